@@ -1,0 +1,48 @@
+package row
+
+import (
+	"github.com/apache/arrow-go/v18/arrow"
+
+	millrace "github.com/millrace/millrace"
+)
+
+// Rows are decoded rows of one table on their way in, before they are given to
+// buckets: what the JSON and Arrow decoders make and the router takes.
+//
+// Ownership: whoever holds a Rows owns one reference to Record and gives it back
+// with Release, once. Handing a Rows to a function hands the reference over only
+// where that function says so; who wants to keep the rows beyond that calls
+// Retain. Columns and Changes are immutable once made and need no release.
+type Rows struct {
+	// Record holds the values, in the canonical types of [ArrowType], one column
+	// for each of Columns, in their order. Values are valid for their columns:
+	// NOT NULL columns hold no NULL, CHAR(n) no longer text, and so on.
+	Record arrow.RecordBatch
+	// Columns are the columns that were given, in schema order: all columns of a
+	// whole row, or the named ones of a partial row.
+	Columns []millrace.Column
+	// Changes is the change type of each row; nil when none were given.
+	Changes []millrace.ChangeType
+}
+
+// Len is the number of rows; 0 for the zero Rows.
+func (r Rows) Len() int {
+	if r.Record == nil {
+		return 0
+	}
+	return int(r.Record.NumRows())
+}
+
+// Retain takes another reference, which a further Release gives back.
+func (r Rows) Retain() {
+	if r.Record != nil {
+		r.Record.Retain()
+	}
+}
+
+// Release gives the reference to Record back; the rows may not be used after it.
+func (r Rows) Release() {
+	if r.Record != nil {
+		r.Record.Release()
+	}
+}
