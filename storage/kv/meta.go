@@ -1,0 +1,92 @@
+package kv
+
+import (
+	"encoding/binary"
+	"fmt"
+
+	millrace "github.com/millrace/millrace"
+)
+
+// Meta is what the store knows of a bucket.
+//
+//	u8 version (1) · i64 next · i64 last time µs · i64 rows        little endian
+type Meta struct {
+	Next       millrace.Offset // the bucket's next offset
+	TimeMicros int64           // time of its last record
+	Rows       int64           // rows of keyed state; 0 for log tables
+}
+
+const metaVersion = 1
+
+func (m Meta) encode() []byte {
+	b := make([]byte, 0, 25)
+	b = append(b, metaVersion)
+	b = binary.LittleEndian.AppendUint64(b, uint64(m.Next))
+	b = binary.LittleEndian.AppendUint64(b, uint64(m.TimeMicros))
+	return binary.LittleEndian.AppendUint64(b, uint64(m.Rows))
+}
+
+func decodeMeta(b []byte) (Meta, error) {
+	if len(b) != 25 || b[0] != metaVersion {
+		return Meta{}, fmt.Errorf("a bucket meta of %d bytes cannot be read", len(b))
+	}
+	return Meta{
+		Next:       millrace.Offset(binary.LittleEndian.Uint64(b[1:])),
+		TimeMicros: int64(binary.LittleEndian.Uint64(b[9:])),
+		Rows:       int64(binary.LittleEndian.Uint64(b[17:])),
+	}, nil
+}
+
+// WriterWindow is how many batches of a writer a bucket remembers.
+const WriterWindow = 64
+
+// Taken is a batch that a bucket took from a writer, and the offsets it got.
+type Taken struct {
+	Seq        uint64
+	Start, End millrace.Offset
+}
+
+// Writer is what a bucket knows of a writer.
+//
+//	u8 version (1) · u64 epoch · i64 last seen µs · u8 n · n × (u64 seq, i64 start, i64 end)
+type Writer struct {
+	Epoch      uint64
+	SeenMicros int64
+	Taken      []Taken // rising by Seq, the last WriterWindow
+}
+
+const writerVersion = 1
+
+func (w *Writer) encode() []byte {
+	b := make([]byte, 0, 18+24*len(w.Taken))
+	b = append(b, writerVersion)
+	b = binary.LittleEndian.AppendUint64(b, w.Epoch)
+	b = binary.LittleEndian.AppendUint64(b, uint64(w.SeenMicros))
+	b = append(b, byte(len(w.Taken)))
+	for _, t := range w.Taken {
+		b = binary.LittleEndian.AppendUint64(b, t.Seq)
+		b = binary.LittleEndian.AppendUint64(b, uint64(t.Start))
+		b = binary.LittleEndian.AppendUint64(b, uint64(t.End))
+	}
+	return b
+}
+
+func decodeWriter(b []byte) (*Writer, error) {
+	if len(b) < 18 || b[0] != writerVersion || len(b) != 18+24*int(b[17]) {
+		return nil, fmt.Errorf("a writer state of %d bytes cannot be read", len(b))
+	}
+	w := &Writer{
+		Epoch:      binary.LittleEndian.Uint64(b[1:]),
+		SeenMicros: int64(binary.LittleEndian.Uint64(b[9:])),
+		Taken:      make([]Taken, b[17]),
+	}
+	for i := range w.Taken {
+		e := b[18+24*i:]
+		w.Taken[i] = Taken{
+			Seq:   binary.LittleEndian.Uint64(e),
+			Start: millrace.Offset(binary.LittleEndian.Uint64(e[8:])),
+			End:   millrace.Offset(binary.LittleEndian.Uint64(e[16:])),
+		}
+	}
+	return w, nil
+}
