@@ -1,0 +1,40 @@
+// Package segment is the columnar heart: how rows are encoded into payloads, how
+// payloads are stamped with a batch header and kept in segment files, and how
+// some columns of a payload are read, decoded or shipped without decoding.
+//
+// A *payload* holds rows of one schema version, as columns (one contiguous
+// chunk a column, its buffers compressed as Arrow IPC compresses them) or as
+// compact rows (package row) when there are too few for columns to pay. It is
+// made by [AppendColumns], [AppendRows] or [Merge] and opened with [Open] or
+// [OpenBytes]. A *batch* is a payload behind a [BatchHeader], which the owner of
+// a bucket stamps: bucket, offsets, times. A *segment file* is a run of batches
+// of one bucket ([Writer], [File]). docs/formats/segment.md draws the bytes.
+//
+// It leaves to others: what a row means and whether it may be written, which
+// offsets and times a batch gets, when a segment is sealed or deleted, and which
+// files exist (package shard and its manifest); compact rows (package row).
+//
+// Invariants:
+//
+//	G1  Every byte of a payload, a batch header and a sealed file is covered by a
+//	    CRC32C that is checked before anything that depends on the byte is
+//	    returned. What does not check is errs.CorruptData, naming file and position.
+//	G2  Opening reads the meta part only; Record, Message and Changes read only the
+//	    chunks that they need.
+//	G3  Bytes of a payload are a function of the rows and options: two encoders
+//	    give the same payload.
+//	G4  A claimed length is checked against what it is taken from before anything
+//	    of that size is allocated.
+//	G5  Columns are matched by id. A column that the payload's schema did not have
+//	    reads as NULL, a column that was widened since is cast.
+//	G6  A file is written from start to end by one Writer and never appended to
+//	    after it was closed. Batches lie in offset order without holes.
+//	G7  What Sync or Seal returned for is on stable storage, the file's directory
+//	    entry included.
+//
+// Files owned: <20-digit base offset>.seg in the directory that the caller gives.
+//
+// Concurrency: a Payload and a File may be used by many goroutines; a Writer by
+// one, while others read through its File. Results own their memory: nothing
+// returned refers to the source it was read from.
+package segment
