@@ -1,0 +1,25 @@
+// Package e2e tests the real binary from outside: it is built once, started on
+// free ports over a folder of its own, spoken to through HTTP, Arrow Flight and
+// the command line, killed, restarted and drained.
+//
+// It holds tests only, one file a behaviour, and knows nothing of the packages it
+// tests: what it expects is written down from docs and examples, by hand. How one
+// is run:
+//
+//	go test ./e2e -run TestKill            one behaviour
+//	MILLRACE_BIN=bin/millrace go test ./e2e   with a binary that is built already
+//
+// It leaves to others: python/ holds the same for stock pyarrow, pandas and polars.
+//
+// Settings, all optional: MILLRACE_E2E_KILLS (how often the kill loop kills, 10),
+// MILLRACE_E2E_LOAD_MB (the size of the memory test's loads, 150 each),
+// MILLRACE_E2E_RSS_MB (what the server may hold meanwhile, 400).
+//
+// Invariants:
+//
+//	T1  No test knows another's tables: each makes a database of its own name.
+//	T2  No process outlives the tests; a server that died by itself fails its test.
+//	T3  A failing test shows the end of its server's log.
+//
+// Tests that do not stop their server share one and run in parallel.
+package e2e
