@@ -1,0 +1,35 @@
+// Package catalog keeps what exists: databases, tables, their schemas, the
+// shards of their buckets, the cluster's id and the keys that sign tickets.
+//
+// A [Spec] is what a user asks for; [Catalog.CreateTable] checks it completely
+// (names, types, keys, properties) and makes a millrace.Table descriptor of it.
+// What only later releases can do is refused there with not_implemented.
+//
+// It leaves to others: the data of tables (package storage, which drops the
+// buckets of tables that are no longer listed), who may do what (package auth),
+// and how a specification is spelled on the wire (packages rest and flightsvc).
+//
+// Invariants:
+//
+//	C1  Every change rewrites the key "head" under compare-and-set, in one atomic
+//	    batch with what it changes. So changes are totally ordered, each is decided
+//	    on exactly the state it replaces, and [Catalog.Revision] rises by one.
+//	C2  A change is durable before any reader sees it.
+//	C3  Database, table and partition ids come from counters in "head" and are
+//	    never used again, also not after a drop or a failed change that is durable.
+//	C4  A descriptor that was handed out is never changed; a change makes a new one
+//	    with a higher Version.
+//	C5  Column and nested field ids are given in pre-order from 1 and never reused
+//	    in their table.
+//	C6  The shard of a bucket is stored with its table and never computed from
+//	    anything else.
+//	C7  A table or column name is unique in its database or table without regard to
+//	    case, and so is a database name.
+//
+// Files: everything under <dir>, a Pebble store, opened by one process at a time;
+// docs/formats/catalog.md describes keys and values. Stores other than Pebble fit
+// behind [KV].
+//
+// Concurrency: readers take an immutable snapshot without a lock. Changes are
+// serialised by one mutex, which is held during the fsync.
+package catalog

@@ -1,0 +1,180 @@
+package catalog
+
+import (
+	"encoding/binary"
+	"encoding/json"
+	"fmt"
+	"hash/crc32"
+	"strconv"
+	"time"
+
+	millrace "github.com/millrace/millrace"
+	"github.com/millrace/millrace/errs"
+)
+
+// FeatureLevel gates what a cluster may write; it only rises, by hand, after
+// every process has been upgraded.
+type FeatureLevel uint32
+
+// The feature levels, a sentence each.
+const (
+	// FeatureBase is the first release: log tables and keyed tables on one node.
+	FeatureBase FeatureLevel = 1
+	// FeatureNewest is the highest level that this release can read.
+	FeatureNewest = FeatureBase
+)
+
+// Keys of the store. Numbers are padded, so that keys sort as numbers do.
+const (
+	keyHead    = "head"
+	keySigning = "signing"
+
+	prefixDatabase = "database/"
+	prefixTable    = "table/"
+	prefixSchema   = "schema/"
+)
+
+func databaseKey(id millrace.DatabaseID) string { return fmt.Sprintf("%s%010d", prefixDatabase, id) }
+
+func tableKey(id millrace.TableID) string { return fmt.Sprintf("%s%010d", prefixTable, id) }
+
+func schemaKey(t millrace.TableID, s millrace.SchemaID) string {
+	return fmt.Sprintf("%s%010d/%010d", prefixSchema, t, s)
+}
+
+// The payloads of the keys, as JSON. Fields are only ever added.
+type (
+	headRecord struct {
+		FeatureLevel  FeatureLevel         `json:"feature_level"`
+		ClusterID     string               `json:"cluster_id"` // 32 hex digits
+		Shards        int                  `json:"shards"`
+		Revision      int64                `json:"revision"`
+		NextDatabase  millrace.DatabaseID  `json:"next_database"`
+		NextTable     millrace.TableID     `json:"next_table"`
+		NextPartition millrace.PartitionID `json:"next_partition"`
+		NextShard     millrace.ShardID     `json:"next_shard"` // where the next table's rotation starts
+		CreatedMicros int64                `json:"created_us"`
+	}
+	databaseRecord struct {
+		ID            millrace.DatabaseID `json:"id"`
+		Name          string              `json:"name"`
+		Comment       string              `json:"comment,omitempty"`
+		CreatedMicros int64               `json:"created_us"`
+	}
+	tableRecord struct {
+		ID            millrace.TableID    `json:"id"`
+		DatabaseID    millrace.DatabaseID `json:"database_id"`
+		Name          string              `json:"name"`
+		Kind          millrace.TableKind  `json:"kind"`
+		SchemaID      millrace.SchemaID   `json:"schema_id"`
+		PrimaryKey    []millrace.ColumnID `json:"primary_key,omitempty"`
+		PartitionBy   []millrace.ColumnID `json:"partition_by,omitempty"`
+		BucketKey     []millrace.ColumnID `json:"bucket_key,omitempty"`
+		Buckets       int                 `json:"buckets"`
+		Shards        []millrace.ShardID  `json:"shards"`
+		Properties    map[string]string   `json:"properties,omitempty"`
+		Comment       string              `json:"comment,omitempty"`
+		Version       int64               `json:"version"`
+		CreatedMicros int64               `json:"created_us"`
+		LastColumnID  millrace.ColumnID   `json:"last_column_id"`
+	}
+	schemaRecord struct {
+		TableID millrace.TableID `json:"table_id"`
+		Schema  *millrace.Schema `json:"schema"`
+	}
+	signingRecord struct {
+		Keys []signingKeyRecord `json:"keys"` // newest first
+	}
+	signingKeyRecord struct {
+		ID            uint32 `json:"id"`
+		Secret        []byte `json:"secret"` // base64
+		CreatedMicros int64  `json:"created_us"`
+	}
+)
+
+func recordOfTable(t *millrace.Table) tableRecord {
+	return tableRecord{
+		ID: t.ID, DatabaseID: t.DatabaseID, Name: t.Path.Table, Kind: t.Kind, SchemaID: t.Schema.ID,
+		PrimaryKey: t.PrimaryKey, PartitionBy: t.PartitionBy, BucketKey: t.BucketKey, Buckets: t.Buckets, Shards: t.Shards,
+		Properties: t.Properties, Comment: t.Comment, Version: t.Version, CreatedMicros: t.CreatedAt.UnixMicro(), LastColumnID: t.LastColumnID,
+	}
+}
+
+// table is the descriptor that r and its schema describe.
+func (r *tableRecord) table(database string, schema *millrace.Schema) *millrace.Table {
+	return &millrace.Table{
+		ID: r.ID, DatabaseID: r.DatabaseID, Path: millrace.TablePath{Database: database, Table: r.Name}, Kind: r.Kind, Schema: schema,
+		PrimaryKey: r.PrimaryKey, PartitionBy: r.PartitionBy, BucketKey: r.BucketKey, Buckets: r.Buckets, Shards: r.Shards,
+		Properties: r.Properties, Comment: r.Comment, Version: r.Version, CreatedAt: time.UnixMicro(r.CreatedMicros).UTC(), LastColumnID: r.LastColumnID,
+	}
+}
+
+func encodeRecord(r any) []byte {
+	b, err := json.Marshal(r)
+	if err != nil {
+		panic(fmt.Sprintf("catalog: %T does not encode: %v", r, err)) // records hold nothing that can fail
+	}
+	return b
+}
+
+func decodeRecord(e Entry, into any) error {
+	if err := json.Unmarshal(e.Value, into); err != nil {
+		return corrupt("key %q does not decode: %v", e.Key, err)
+	}
+	return nil
+}
+
+func corrupt(format string, args ...any) *errs.Error {
+	return &errs.Error{Code: errs.CorruptData, Op: "catalog.Open", Message: fmt.Sprintf(format, args...)}
+}
+
+// A value in the Pebble store, little endian:
+//
+//	+-------+---------+-------+----------+---------+--------+
+//	| magic | version | flags | revision | payload | crc32c |
+//	| "MC"  | u8 = 1  | u8 = 0|   u64    |  JSON   |  u32   |
+//	+-------+---------+-------+----------+---------+--------+
+//
+// The checksum covers the key and everything before it, so a value under
+// another key is found too.
+const (
+	valueMagic    = "MC"
+	valueVersion  = 1
+	valueHeader   = 2 + 1 + 1 + 8
+	valueOverhead = valueHeader + 4
+)
+
+var castagnoli = crc32.MakeTable(crc32.Castagnoli)
+
+func valueChecksum(key string, body []byte) uint32 {
+	return crc32.Update(crc32.Checksum([]byte(key), castagnoli), castagnoli, body)
+}
+
+func appendValue(dst []byte, key string, revision uint64, payload []byte) []byte {
+	start := len(dst)
+	dst = append(dst, valueMagic...)
+	dst = append(dst, valueVersion, 0)
+	dst = binary.LittleEndian.AppendUint64(dst, revision)
+	dst = append(dst, payload...)
+	return binary.LittleEndian.AppendUint32(dst, valueChecksum(key, dst[start:]))
+}
+
+// parseValue returns the revision and the payload, which aliases b.
+func parseValue(key string, b []byte) (revision uint64, payload []byte, err error) {
+	if len(b) < valueOverhead || string(b[:2]) != valueMagic {
+		return 0, nil, corrupt("key %s does not hold a catalog value", strconv.QuoteToASCII(key))
+	}
+	body, sum := b[:len(b)-4], binary.LittleEndian.Uint32(b[len(b)-4:])
+	if got := valueChecksum(key, body); got != sum {
+		return 0, nil, corrupt("key %s has checksum %08x, not %08x", strconv.QuoteToASCII(key), got, sum)
+	}
+	if v := b[2]; v != valueVersion || b[3] != 0 {
+		return 0, nil, newerRelease(fmt.Sprintf("key %s has format version %d and flags %#x", strconv.QuoteToASCII(key), v, b[3]))
+	}
+	return binary.LittleEndian.Uint64(b[4:]), body[valueHeader:], nil
+}
+
+// newerRelease is the error for what is whole but not known here.
+func newerRelease(what string) *errs.Error {
+	return &errs.Error{Code: errs.NotImplemented, Op: "catalog.Open", Message: what + ": it was written by a newer release; start that one"}
+}
