@@ -1,0 +1,3 @@
+// Package httpclient is the HTTP client generated from openapi.yaml. Package
+// client wraps it; use that.
+package httpclient
