@@ -57,12 +57,23 @@ func stream(t testing.TB, recs []arrow.RecordBatch, opts ...ipc.Option) []byte {
 	return buf.Bytes()
 }
 
-// texts renders each row of a batch as its values joined by "|", NULL as "null".
-func texts(rec arrow.RecordBatch) []string {
+// texts renders each row of a batch as its values joined by "|", NULL as "null"; of all columns, or of those named.
+func texts(rec arrow.RecordBatch, columns ...string) []string {
+	cols := rec.Columns()
+	if columns != nil {
+		cols = make([]arrow.Array, len(columns))
+		for j, name := range columns {
+			at := rec.Schema().FieldIndices(name)
+			if len(at) != 1 {
+				panic("no one column " + name + " in " + rec.Schema().String())
+			}
+			cols[j] = rec.Column(at[0])
+		}
+	}
 	out := make([]string, rec.NumRows())
 	for i := range out {
-		vals := make([]string, rec.NumCols())
-		for j, col := range rec.Columns() {
+		vals := make([]string, len(cols))
+		for j, col := range cols {
 			if col.IsNull(i) {
 				vals[j] = "null"
 			} else {

@@ -115,8 +115,8 @@ func (b *batches) next() (chunk, error) {
 	return c, nil
 }
 
-// drain reads to the end and returns all rows as text.
-func (b *batches) drain(t testing.TB) []string {
+// drain reads to the end and returns all rows as text, of all columns or of those named.
+func (b *batches) drain(t testing.TB, columns ...string) []string {
 	t.Helper()
 	defer b.cancel()
 	var out []string
@@ -126,12 +126,12 @@ func (b *batches) drain(t testing.TB) []string {
 			return out
 		}
 		require.NoError(t, err)
-		out = append(out, texts(c.rec)...)
+		out = append(out, texts(c.rec, columns...)...)
 	}
 }
 
-// scan plans a read with GetFlightInfo and reads its endpoints one after another.
-func (c *flightConn) scan(t testing.TB, desc *flight.FlightDescriptor) (*arrow.Schema, []string) {
+// scan plans a read with GetFlightInfo and reads its endpoints one after another; columns, when named, are those rendered.
+func (c *flightConn) scan(t testing.TB, desc *flight.FlightDescriptor, columns ...string) (*arrow.Schema, []string) {
 	t.Helper()
 	ctx := within(t, time.Minute)
 	info, err := c.GetFlightInfo(ctx, desc)
@@ -143,25 +143,28 @@ func (c *flightConn) scan(t testing.TB, desc *flight.FlightDescriptor) (*arrow.S
 		b, err := c.get(ctx, ep.Ticket.Ticket)
 		require.NoError(t, err)
 		require.True(t, b.r.Schema().Equal(schema), "an endpoint's schema %v is not the FlightInfo's %v", b.r.Schema(), schema)
-		rows = append(rows, b.drain(t)...)
+		rows = append(rows, b.drain(t, columns...)...)
 	}
 	return schema, rows
 }
 
 // putter is an open DoPut.
 type putter struct {
-	st flight.FlightService_DoPutClient
-	w  *flight.Writer
+	st     flight.FlightService_DoPutClient
+	w      *flight.Writer
+	cancel context.CancelFunc
 }
 
 func (c *flightConn) put(ctx context.Context, desc *flight.FlightDescriptor, schema *arrow.Schema) (*putter, error) {
+	ctx, cancel := context.WithCancel(ctx)
 	st, err := c.DoPut(ctx)
 	if err != nil {
+		cancel()
 		return nil, err
 	}
 	w := flight.NewRecordWriter(st, ipc.WithSchema(schema))
 	w.SetFlightDescriptor(desc)
-	return &putter{st, w}, nil
+	return &putter{st, w, cancel}, nil
 }
 
 // send writes a batch with app_metadata, which may be empty. A stream the server has ended says io.EOF; ack then has the reason.
@@ -196,6 +199,7 @@ func (p *putter) ack() (ack, error) {
 
 // finish ends the stream and returns the last PutResult.
 func (p *putter) finish() (ack, error) {
+	defer p.cancel()
 	if err := p.w.Close(); err != nil && !errors.Is(err, io.EOF) {
 		return ack{}, err
 	}

@@ -226,6 +226,18 @@ func (tb table) write(t testing.TB, rows string, more ...string) obj {
 	return tb.s.ok(t, "POST", tb.path()+"/records", recordsBody(rows, more...))
 }
 
+// tryWrite is write for goroutines other than the test's own.
+func (tb table) tryWrite(rows string, more ...string) error {
+	a, err := tb.s.send("POST", tb.path()+"/records", recordsBody(rows, more...))
+	if err != nil {
+		return err
+	}
+	if a.status != http.StatusOK {
+		return &statusError{a.status, string(a.body)}
+	}
+	return nil
+}
+
 // recordsBody is the JSON body of a write; more are members such as `"mode":"delete"`.
 func recordsBody(rows string, more ...string) string {
 	return `{"rows":` + rows + strings.Join(append([]string{""}, more...), ",") + `}`
@@ -287,7 +299,7 @@ func (tb table) count(t testing.TB, filter string) string {
 // change is a changelog row.
 type change struct {
 	Type   string `json:"_change_type"`
-	Offset int64  `json:"_log_offset"`
+	Offset int64  `json:"_log_offset"` // -1 for NULL: a row of keyed state
 	Time   string `json:"_commit_timestamp"`
 	Bucket int    `json:"_bucket"`
 	// Row is the rest: the data columns, as compact JSON in the order of the answer.
@@ -298,7 +310,7 @@ func (c change) String() string { return fmt.Sprintf("%s %d %s", c.Type, c.Offse
 
 func parseChange(t testing.TB, text []byte) change {
 	t.Helper()
-	var c change
+	c := change{Offset: -1} // null leaves it so
 	require.NoError(t, json.Unmarshal(text, &c), "%s", text)
 	row, err := withoutSystem(text)
 	require.NoError(t, err)

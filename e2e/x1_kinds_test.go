@@ -79,7 +79,7 @@ func TestX1Flight(t *testing.T) {
 	got, err := c.exchange(t, obj{"op": "lookup", "table": products.full(), "columns": []string{"name"}}, batch(t, schemaOf("product_id long"), `[{"product_id":99},{"product_id":1}]`))
 	require.NoError(t, err)
 	require.Equal(t, [][]string{{"true|Widget", "false|null"}}, got)
-	_, rows = c.scan(t, command(t, scanCommand(products, obj{"view": "changelog", "columns": []string{"_change_type", "product_id"}})))
+	_, rows = c.scan(t, command(t, scanCommand(products, obj{"view": "changelog", "columns": []string{"product_id"}})), "_change_type", "product_id")
 	require.ElementsMatch(t, []string{"+I|99", "+I|98"}, rows)
 }
 
