@@ -24,7 +24,7 @@ const DefaultShards = 4
 
 // Options opens a catalog.
 type Options struct {
-	// Dir is where the catalog's files are.
+	// Dir is where the catalog's files are; the directory above it exists.
 	Dir string
 	// Shards is how many shards there are; 0 keeps the stored number, and gives a new
 	// catalog DefaultShards. It may grow from one start to the next, and never shrink.

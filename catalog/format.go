@@ -174,6 +174,24 @@ func parseValue(key string, b []byte) (revision uint64, payload []byte, err erro
 	return binary.LittleEndian.Uint64(b[4:]), body[valueHeader:], nil
 }
 
+// storedSum is the checksum in a value that parseValue took or appendValue made.
+func storedSum(v []byte) uint32 { return binary.LittleEndian.Uint32(v[len(v)-4:]) }
+
+// total sums up a store: how many keys it has, and the sum of the checksums of
+// their values. As the payload of a key it is two u64, little endian.
+type total struct{ keys, sum uint64 }
+
+func appendTotal(dst []byte, t total) []byte {
+	return binary.LittleEndian.AppendUint64(binary.LittleEndian.AppendUint64(dst, t.keys), t.sum)
+}
+
+func parseTotal(b []byte) (total, error) {
+	if len(b) != 16 {
+		return total{}, corrupt("key %q has a payload of %d bytes", keyTotal, len(b))
+	}
+	return total{keys: binary.LittleEndian.Uint64(b), sum: binary.LittleEndian.Uint64(b[8:])}, nil
+}
+
 // newerRelease is the error for what is whole but not known here.
 func newerRelease(what string) *errs.Error {
 	return &errs.Error{Code: errs.NotImplemented, Op: "catalog.Open", Message: what + ": it was written by a newer release; start that one"}

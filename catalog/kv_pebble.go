@@ -5,27 +5,43 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"runtime"
+	"strconv"
 	"sync"
 
 	"github.com/cockroachdb/pebble/v2"
 	"github.com/cockroachdb/pebble/v2/vfs"
+	"github.com/cockroachdb/pebble/v2/vfs/atomicfs"
 
 	"github.com/millrace/millrace/errs"
 )
 
-// keyRevision holds the revision of the last commit. It sorts before every
-// other key and is not an Entry.
-const keyRevision = "!revision"
+const (
+	// keyTotal holds the revision of the last commit and, as its payload, the total of
+	// what is stored after it. It is not an Entry.
+	keyTotal = "!total"
+	// markerRevision is the file system marker that holds the revision of the last
+	// acknowledged commit.
+	markerRevision = "revision"
+)
 
 // pebbleKV is a KV in a Pebble store whose every commit is synced.
+//
+// A store can lose commits without an error: Pebble takes a damaged record at the
+// end of its log or manifest for one that was being written at a crash, and goes on
+// without what came after. So the total tells when a part is missing, and a marker
+// beside the store when its newest part is.
 type pebbleKV struct {
-	db  *pebble.DB
-	dir string
+	db     *pebble.DB
+	dir    string
+	marker *atomicfs.Marker
 
 	mu struct {
 		sync.Mutex
-		revision uint64 // of the last commit
-		broken   error  // the first failed commit; none follows
+		revision uint64            // of the last commit
+		sums     map[string]uint32 // of the stored value of every key
+		total    total             // of sums
+		broken   error             // the first failed commit; none follows
 		closed   bool
 	}
 }
@@ -61,14 +77,14 @@ func openPebble(fs vfs.FS, dir string, logger *slog.Logger) (kv *pebbleKV, err e
 		return nil, unreadable(dir, damage, err)
 	}
 	kv = &pebbleKV{db: db, dir: dir}
-	if err := kv.open(); err != nil {
-		return nil, errors.Join(unreadable(dir, damage, err), db.Close())
+	if err := catchFatal(func() error { return kv.check(fs) }); err != nil {
+		return nil, errors.Join(unreadable(dir, damage, err), kv.Close())
 	}
 	return kv, nil
 }
 
 // makeDir makes dir, for the owner only since signing keys are in it, and syncs
-// the directory that lists it.
+// the directory that lists it, which must exist.
 func makeDir(fs vfs.FS, dir string) error {
 	if err := fs.MkdirAll(dir, 0o700); err != nil {
 		return fmt.Errorf("catalog.Open: %w", err)
@@ -80,21 +96,39 @@ func makeDir(fs vfs.FS, dir string) error {
 	return errors.Join(parent.Sync(), parent.Close())
 }
 
-// open reads every block once, so that damage shows now, and the last revision.
-func (kv *pebbleKV) open() error {
-	entries, err := kv.Load(context.Background())
+// check reads every value once, so that damage shows now, and compares what is
+// there with the total and with the marker.
+func (kv *pebbleKV) check(fs vfs.FS) error {
+	marker, marked, err := atomicfs.LocateMarker(fs, kv.dir, markerRevision)
 	if err != nil {
 		return err
 	}
-	if kv.mu.revision, err = kv.revisionOf(keyRevision); err != nil {
+	kv.marker = marker
+	kv.mu.sums = map[string]uint32{}
+	var want total
+	err = kv.scan(context.Background(), func(key string, revision uint64, payload []byte, sum uint32) error {
+		if key == keyTotal {
+			kv.mu.revision = revision
+			want, err = parseTotal(payload)
+			return err
+		}
+		kv.setSum(key, sum)
+		return nil
+	})
+	if err != nil {
 		return err
 	}
-	for _, e := range entries {
-		if e.Revision > kv.mu.revision {
-			return corrupt("key %q has revision %d, above the last commit's %d", e.Key, e.Revision, kv.mu.revision)
-		}
+	if found := kv.mu.total; found != want {
+		return corrupt("%d keys with sum %d are there, and %d with sum %d were written", found.keys, found.sum, want.keys, want.sum)
 	}
-	return nil
+	if newest, err := strconv.ParseUint(marked, 10, 64); marked != "" && (err != nil || newest > kv.mu.revision) {
+		return corrupt("commit %d is the newest there is, and commit %s was acknowledged", kv.mu.revision, marked)
+	}
+	return errors.Join(marker.RemoveObsolete(), kv.mark(kv.mu.revision))
+}
+
+func (kv *pebbleKV) mark(revision uint64) error {
+	return kv.marker.Move(strconv.FormatUint(revision, 10))
 }
 
 // revisionOf is the revision of a key, 0 when it is absent.
@@ -111,32 +145,38 @@ func (kv *pebbleKV) revisionOf(key string) (uint64, error) {
 }
 
 // Load reads and checks everything.
-func (kv *pebbleKV) Load(ctx context.Context) ([]Entry, error) {
-	it, err := kv.db.NewIterWithContext(ctx, nil)
-	if err != nil {
-		return nil, err
-	}
-	entries, err := readAll(it)
-	return entries, errors.Join(err, it.Close())
-}
-
-func readAll(it *pebble.Iterator) ([]Entry, error) {
-	var entries []Entry
-	for ok := it.First(); ok; ok = it.Next() {
-		key := string(it.Key())
-		v, err := it.ValueAndErr()
-		if err != nil {
-			return nil, err
-		}
-		revision, payload, err := parseValue(key, v)
-		if err != nil {
-			return nil, err
-		}
-		if key != keyRevision {
+func (kv *pebbleKV) Load(ctx context.Context) (entries []Entry, err error) {
+	err = kv.scan(ctx, func(key string, revision uint64, payload []byte, _ uint32) error {
+		if key != keyTotal {
 			entries = append(entries, Entry{Key: key, Value: append([]byte{}, payload...), Revision: revision})
 		}
+		return nil
+	})
+	return entries, err
+}
+
+// scan calls f for every key in order; payload is valid during the call.
+func (kv *pebbleKV) scan(ctx context.Context, f func(key string, revision uint64, payload []byte, sum uint32) error) error {
+	it, err := kv.db.NewIterWithContext(ctx, nil)
+	if err != nil {
+		return err
 	}
-	return entries, it.Error()
+	each := func() error {
+		v, err := it.ValueAndErr()
+		if err != nil {
+			return err
+		}
+		key := string(it.Key())
+		revision, payload, err := parseValue(key, v)
+		if err != nil {
+			return err
+		}
+		return f(key, revision, payload, storedSum(v))
+	}
+	for ok := it.First(); ok && err == nil; ok = it.Next() {
+		err = each()
+	}
+	return errors.Join(err, it.Error(), it.Close())
 }
 
 // Commit checks the guard and writes one synced batch.
@@ -173,26 +213,49 @@ func (kv *pebbleKV) Commit(ctx context.Context, expect uint64, writes ...Write) 
 	return revision, nil
 }
 
+// write makes the writes and the new total one synced batch, and then moves the
+// marker. REQUIRES: kv.mu held.
 func (kv *pebbleKV) write(writes []Write, revision uint64) error {
 	b := kv.db.NewBatch()
-	set := func(key string, payload []byte) error {
-		return b.Set([]byte(key), appendValue(nil, key, revision, payload), nil)
-	}
-	err := set(keyRevision, nil)
 	for _, w := range writes {
-		switch {
-		case err != nil:
-		case w.Value == nil:
+		var err error
+		if w.Value == nil {
+			kv.dropSum(w.Key)
 			err = b.Delete([]byte(w.Key), nil)
-		default:
-			err = set(w.Key, w.Value)
+		} else {
+			v := appendValue(nil, w.Key, revision, w.Value)
+			kv.setSum(w.Key, storedSum(v))
+			err = b.Set([]byte(w.Key), v, nil)
+		}
+		if err != nil {
+			return errors.Join(err, b.Close())
 		}
 	}
-	if err != nil {
+	if err := b.Set([]byte(keyTotal), appendValue(nil, keyTotal, revision, appendTotal(nil, kv.mu.total)), nil); err != nil {
 		return errors.Join(err, b.Close())
 	}
 	// Pebble calls Fatalf when the commit fails, and would go on as if it had not.
-	return catchFatal(func() error { return b.Commit(pebble.Sync) })
+	if err := catchFatal(func() error { return b.Commit(pebble.Sync) }); err != nil {
+		return err
+	}
+	return catchFatal(func() error { return kv.mark(revision) })
+}
+
+// REQUIRES: kv.mu held.
+func (kv *pebbleKV) setSum(key string, sum uint32) {
+	kv.dropSum(key)
+	kv.mu.sums[key] = sum
+	kv.mu.total.keys++
+	kv.mu.total.sum += uint64(sum)
+}
+
+// REQUIRES: kv.mu held.
+func (kv *pebbleKV) dropSum(key string) {
+	if sum, ok := kv.mu.sums[key]; ok {
+		delete(kv.mu.sums, key)
+		kv.mu.total.keys--
+		kv.mu.total.sum -= uint64(sum)
+	}
 }
 
 // Err is the error of the commit that failed.
@@ -211,6 +274,9 @@ func (kv *pebbleKV) Close() error {
 	}
 	kv.mu.closed = true
 	err := catchFatal(kv.db.Close)
+	if kv.marker != nil {
+		err = errors.Join(err, kv.marker.Close())
+	}
 	if kv.mu.broken != nil {
 		// Closing the log of a store whose disk failed repeats that failure, which
 		// has been reported.
@@ -259,13 +325,16 @@ type fatalError struct{ msg string }
 
 func (e *fatalError) Error() string { return e.msg }
 
-// catchFatal runs f and returns what Pebble found fatal in it as an error. In
-// Pebble's own goroutines a fatal error still ends the process, as it must.
+// catchFatal runs f and returns what Pebble found fatal in it as an error: what
+// it told Fatalf, or the error of a failed directory sync, with which it panics
+// itself. In Pebble's own goroutines both still end the process, as they must.
 func catchFatal(f func() error) (err error) {
 	defer func() {
 		switch r := recover().(type) {
 		case nil:
-		case *fatalError:
+		case runtime.Error:
+			panic(r)
+		case error:
 			err = r
 		default:
 			panic(r)

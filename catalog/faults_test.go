@@ -1,0 +1,356 @@
+package catalog
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/cockroachdb/pebble/v2/vfs"
+	"github.com/cockroachdb/pebble/v2/vfs/errorfs"
+	"github.com/google/go-cmp/cmp"
+
+	millrace "github.com/millrace/millrace"
+	"github.com/millrace/millrace/errs"
+)
+
+// failNth fails the nth operation that changes a file, and all after it, as a
+// disk does that has gone.
+type failNth struct {
+	n    int64
+	seen atomic.Int64
+}
+
+func (f *failNth) String() string { return fmt.Sprintf("fail from %d", f.n) }
+
+func (f *failNth) MaybeError(op errorfs.Op) error {
+	if op.Kind.ReadOrWrite() == errorfs.OpIsWrite && f.seen.Add(1) > f.n {
+		return errorfs.ErrInjected
+	}
+	return nil
+}
+
+// workload makes changes until one fails, and returns what was acknowledged: the
+// tables that are there, and the one that may or may not be.
+func workload(c *Catalog) (acked map[string]bool, unsure string, err error) {
+	ctx := context.Background()
+	acked = map[string]bool{}
+	if _, err := c.CreateDatabase(ctx, "d", ""); err != nil {
+		return acked, "", err
+	}
+	for i := range 6 {
+		name := fmt.Sprint("t", i)
+		if _, _, err := c.CreateTable(ctx, "d", keyed(name, 2), false); err != nil {
+			return acked, name, err
+		}
+		acked[name] = true
+		if i%2 == 1 {
+			if _, err := c.DropTable(ctx, millrace.TablePath{Database: "d", Table: name}, false); err != nil {
+				delete(acked, name)
+				return acked, name, err
+			}
+			delete(acked, name)
+		}
+	}
+	return acked, "", nil
+}
+
+// When the k-th file operation and all after it fail, and then the power goes with
+// 0, 50 or 100 % of what was not synced kept, every change that was acknowledged is
+// there after a restart, the one that was not is there whole or not at all, and the
+// failing catalog says so and goes on answering reads.
+func TestFailAndCrash(t *testing.T) {
+	failed, completed := 0, 0
+	for k := int64(0); completed == 0; k++ {
+		mem := vfs.NewCrashableMem()
+		makeDurable(t, mem, "data")
+		inject := &failNth{n: k}
+		opts := Options{Dir: "data/catalog", FS: errorfs.Wrap(mem, inject), Logger: slog.New(slog.DiscardHandler), Clock: func() time.Time { return testTime }}
+		acked, unsure := map[string]bool{}, ""
+		c, err := Open(context.Background(), opts)
+		if err == nil {
+			acked, unsure, err = workload(c)
+			if err != nil {
+				if !errs.Is(err, errs.UnknownOutcome) {
+					t.Errorf("operation %d: %v", k, err)
+				}
+				if c.Err() == nil {
+					t.Errorf("operation %d: the catalog does not say that it failed", k)
+				}
+				if _, err := c.CreateDatabase(context.Background(), "later", ""); !errs.Is(err, errs.Unavailable) {
+					t.Errorf("operation %d: a change after the failure: %v", k, err)
+				}
+				for name := range acked {
+					if _, err := c.Table(context.Background(), millrace.TablePath{Database: "d", Table: name}); err != nil {
+						t.Errorf("operation %d: read after the failure: %v", k, err)
+					}
+				}
+			}
+		}
+		if err == nil {
+			completed++
+		} else {
+			failed++
+		}
+		for _, percent := range []int{0, 50, 100} {
+			after := mem.CrashClone(vfs.CrashCloneCfg{UnsyncedDataPercent: percent, RNG: rand.New(rand.NewPCG(uint64(k), 1))})
+			checkAfterCrash(t, fmt.Sprintf("operation %d, %d%% kept", k, percent), after, acked, unsure)
+		}
+		if c != nil {
+			if err := c.Close(); err != nil && inject.seen.Load() <= k {
+				t.Error(err)
+			}
+		}
+	}
+	if failed < 20 {
+		t.Errorf("only %d runs failed", failed)
+	}
+}
+
+func makeDurable(t *testing.T, fs vfs.FS, dir string) {
+	t.Helper()
+	if err := fs.MkdirAll(dir, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	root, err := fs.OpenDir("")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := errors.Join(root.Sync(), root.Close()); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func checkAfterCrash(t *testing.T, when string, fs vfs.FS, acked map[string]bool, unsure string) {
+	t.Helper()
+	c, err := Open(context.Background(), Options{Dir: "data/catalog", FS: fs, Logger: slog.New(slog.DiscardHandler), Clock: func() time.Time { return testTime }})
+	if err != nil {
+		t.Errorf("%s: %v", when, err)
+		return
+	}
+	defer c.Close()
+	got := map[string]bool{}
+	for _, table := range c.AllTables() {
+		got[table.Path.Table] = true
+	}
+	delete(got, unsure)
+	if d := cmp.Diff(acked, got); d != "" {
+		t.Errorf("%s (-acknowledged +there, without %q):\n%s", when, unsure, d)
+	}
+}
+
+// Whatever one byte of the catalog's files is changed, opening it fails with
+// corrupt_data and names the directory, or everything is there.
+func TestFlippedBytes(t *testing.T) {
+	dir := t.TempDir()
+	opts := Options{Dir: filepath.Join(dir, "catalog"), FS: vfs.Default, Logger: slog.New(slog.DiscardHandler), Clock: func() time.Time { return testTime }}
+	c, err := Open(t.Context(), opts)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, _, err := workload(c); err != nil {
+		t.Fatal(err)
+	}
+	if err := c.Close(); err != nil {
+		t.Fatal(err)
+	}
+	// Opened once more, what was in the log is in a table file, so that both kinds
+	// of files hold data.
+	if c, err = Open(t.Context(), opts); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := c.CreateDatabase(t.Context(), "last", ""); err != nil {
+		t.Fatal(err)
+	}
+	want := describe(t, c)
+	if err := c.Close(); err != nil {
+		t.Fatal(err)
+	}
+
+	files, err := os.ReadDir(opts.Dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	counts := map[string]int{}
+	for _, f := range files {
+		path := filepath.Join(opts.Dir, f.Name())
+		whole, err := os.ReadFile(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if strings.HasPrefix(f.Name(), "OPTIONS") || f.Name() == "LOCK" {
+			continue // holds no data
+		}
+		end := len(whole)
+		for end > 0 && whole[end-1] == 0 {
+			end-- // preallocated
+		}
+		rng := rand.New(rand.NewPCG(1, 2))
+		for range min(end, 150) {
+			at := rng.IntN(end)
+			copied := copyDir(t, opts.Dir)
+			bad := append([]byte{}, whole...)
+			bad[at] ^= 1 << rng.IntN(8)
+			if err := os.WriteFile(filepath.Join(copied, f.Name()), bad, 0o600); err != nil {
+				t.Fatal(err)
+			}
+			opened, err := Open(t.Context(), Options{Dir: copied, FS: vfs.Default, Logger: opts.Logger, Clock: opts.Clock})
+			if err != nil {
+				if !errs.Is(err, errs.CorruptData) || !strings.Contains(err.Error(), copied) {
+					t.Errorf("%s, byte %d: %v", f.Name(), at, err)
+				}
+				counts["refused"]++
+				os.RemoveAll(copied)
+				continue
+			}
+			counts["harmless"]++
+			if d := cmp.Diff(want, describe(t, opened)); d != "" {
+				t.Errorf("%s, byte %d of %d, goes unnoticed:\n%s", f.Name(), at, len(whole), d)
+			}
+			if err := opened.Close(); err != nil {
+				t.Error(err)
+			}
+			os.RemoveAll(copied)
+		}
+	}
+	t.Log(counts)
+}
+
+func copyDir(t *testing.T, dir string) string {
+	t.Helper()
+	to, err := os.MkdirTemp(t.TempDir(), "copy")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.CopyFS(to, os.DirFS(dir)); err != nil {
+		t.Fatal(err)
+	}
+	return to
+}
+
+// conflictingKV lets another process change the catalog before some commits.
+type conflictingKV struct {
+	KV
+
+	before func() // nil: nothing happens
+}
+
+func (kv *conflictingKV) Commit(ctx context.Context, expect uint64, writes ...Write) (uint64, error) {
+	if f := kv.before; f != nil {
+		f()
+	}
+	return kv.KV.Commit(ctx, expect, writes...)
+}
+
+// A change that meets another process's change is decided again on what that one
+// left: both take effect, ids differ, and a name that was taken meanwhile is refused.
+func TestConflicts(t *testing.T) {
+	store := mustOpenKV(t, vfs.NewMem())
+	opts := Options{Logger: slog.New(slog.DiscardHandler), Clock: func() time.Time { return testTime }}
+	ours := &conflictingKV{KV: store}
+	a, err := OpenKV(t.Context(), ours, opts)
+	if err != nil {
+		t.Fatal(err)
+	}
+	b, err := OpenKV(t.Context(), store, opts)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer a.Close()
+	if a.ClusterID() != b.ClusterID() {
+		t.Error("two cluster ids")
+	}
+	meanwhile := func(name string) {
+		ours.before = func() {
+			ours.before = nil
+			if _, err := b.CreateDatabase(context.Background(), name, ""); err != nil {
+				t.Error(err)
+			}
+		}
+	}
+	meanwhile("b1")
+	da, err := a.CreateDatabase(t.Context(), "a1", "")
+	if err != nil || da.ID != 2 {
+		t.Errorf("%+v, %v", da, err)
+	}
+	if _, err := a.Database(t.Context(), "b1"); err != nil {
+		t.Error(err)
+	}
+	meanwhile("taken")
+	if err := b.reload(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := a.CreateDatabase(t.Context(), "taken", ""); !errs.Is(err, errs.DatabaseAlreadyExists) {
+		t.Errorf("a name taken meanwhile: %v", err)
+	}
+	// Another process that never stops is given up on.
+	n := 0
+	ours.before = func() {
+		n++
+		if err := b.reload(context.Background()); err != nil {
+			t.Error(err)
+		}
+		if _, err := b.CreateDatabase(context.Background(), fmt.Sprint("n", n), ""); err != nil {
+			t.Error(err)
+		}
+	}
+	if _, err := a.CreateDatabase(t.Context(), "never", ""); !errs.Is(err, errs.Unavailable) || n != maxConflicts {
+		t.Errorf("after %d conflicts: %v", n, err)
+	}
+}
+
+// A catalog that a newer release wrote is refused as such, not as damage.
+func TestNewerRelease(t *testing.T) {
+	for name, write := range map[string]func(head headRecord) Write{
+		"feature level": func(head headRecord) Write {
+			head.FeatureLevel = FeatureNewest + 1
+			return Write{Key: keyHead, Value: encodeRecord(head)}
+		},
+		"kind of key": func(headRecord) Write { return Write{Key: "grant/1", Value: []byte("{}")} },
+	} {
+		fs := vfs.NewMem()
+		opts := Options{Dir: "kv", FS: fs, Logger: slog.New(slog.DiscardHandler), Clock: func() time.Time { return testTime }}
+		c, err := Open(t.Context(), opts)
+		if err != nil {
+			t.Fatal(err)
+		}
+		s := c.current.Load()
+		head := Write{Key: keyHead, Value: encodeRecord(s.head)}
+		w := write(s.head)
+		writes := []Write{head, w}
+		if w.Key == keyHead {
+			writes = []Write{w}
+		}
+		if _, err := c.kv.Commit(t.Context(), s.headRevision, writes...); err != nil {
+			t.Fatal(err)
+		}
+		if err := c.Close(); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := Open(t.Context(), opts); !errs.Is(err, errs.NotImplemented) || !strings.Contains(err.Error(), "newer release") {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
+// A catalog that another process has open, or that cannot be reached, is not
+// called damaged.
+func TestNotDamaged(t *testing.T) {
+	fs := vfs.NewMem()
+	kv := mustOpenKV(t, fs)
+	defer kv.Close()
+	if _, err := openPebble(fs, "kv", slog.New(slog.DiscardHandler)); !errs.Is(err, errs.Unavailable) {
+		t.Errorf("opened twice: %v", err)
+	}
+	_, err := openPebble(errorfs.Wrap(vfs.NewMem(), &failNth{}), "kv", slog.New(slog.DiscardHandler))
+	if err == nil || errs.Is(err, errs.CorruptData) {
+		t.Errorf("unreachable: %v", err)
+	}
+}
