@@ -21,7 +21,7 @@ type output struct {
 // cli runs a client command of the binary against the server.
 func (s *server) cli(t testing.TB, stdin string, args ...string) output {
 	t.Helper()
-	cmd := exec.CommandContext(t.Context(), binary, args...)
+	cmd := exec.CommandContext(t.Context(), binaryPath, args...)
 	cmd.Env = append(bareEnviron(), "MILLRACE_SERVER="+s.base)
 	cmd.Stdin = strings.NewReader(stdin)
 	var stdout, stderr bytes.Buffer

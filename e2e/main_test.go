@@ -9,8 +9,8 @@ import (
 	"testing"
 )
 
-// binary is the path of the millrace under test.
-var binary string
+// binaryPath is the path of the millrace under test.
+var binaryPath string
 
 func TestMain(m *testing.M) { os.Exit(run(m)) }
 
@@ -21,14 +21,14 @@ func run(m *testing.M) int {
 		return 1
 	}
 	defer os.RemoveAll(dir)
-	if binary = os.Getenv("MILLRACE_BIN"); binary != "" {
-		if binary, err = filepath.Abs(binary); err != nil {
+	if binaryPath = os.Getenv("MILLRACE_BIN"); binary != "" {
+		if binaryPath, err = filepath.Abs(binaryPath); err != nil {
 			fmt.Fprintln(os.Stderr, err)
 			return 1
 		}
 	} else {
-		binary = filepath.Join(dir, "millrace")
-		build := exec.Command("go", "build", "-o", binary, "../cmd/millrace")
+		binaryPath = filepath.Join(dir, "millrace")
+		build := exec.Command("go", "build", "-o", binaryPath, "../cmd/millrace")
 		build.Stdout, build.Stderr = os.Stderr, os.Stderr
 		build.Env = append(os.Environ(), "CGO_ENABLED=0")
 		if err := build.Run(); err != nil {

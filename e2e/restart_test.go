@@ -73,7 +73,7 @@ func TestSecondServerRefused(t *testing.T) {
 	t.Parallel()
 	s := newServer(t)
 	tb := create(t, s, newDB(t, s), "t", "id BIGINT", "", 1)
-	second := exec.Command(binary, "serve", "--http-addr", "127.0.0.1:0", "--flight-addr", "127.0.0.1:0", "--data-dir", s.dir)
+	second := exec.Command(binaryPath, "serve", "--http-addr", "127.0.0.1:0", "--flight-addr", "127.0.0.1:0", "--data-dir", s.dir)
 	second.Env = bareEnviron()
 	var said bytes.Buffer
 	second.Stdout, second.Stderr = &said, &said

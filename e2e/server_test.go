@@ -65,7 +65,7 @@ func (s *server) launch() error {
 		return err
 	}
 	args := append([]string{"serve", "--http-addr", "127.0.0.1:0", "--flight-addr", "127.0.0.1:0", "--data-dir", s.dir}, s.flags...)
-	cmd := exec.Command(binary, args...)
+	cmd := exec.Command(binaryPath, args...)
 	cmd.Stdout, cmd.Stderr = s.log, s.log
 	cmd.Env = bareEnviron()
 	// The server dies with the test process, whatever happens to it.
