@@ -21,7 +21,7 @@ func run(m *testing.M) int {
 		return 1
 	}
 	defer os.RemoveAll(dir)
-	if binaryPath = os.Getenv("MILLRACE_BIN"); binary != "" {
+	if binaryPath = os.Getenv("MILLRACE_BIN"); binaryPath != "" {
 		if binaryPath, err = filepath.Abs(binaryPath); err != nil {
 			fmt.Fprintln(os.Stderr, err)
 			return 1
