@@ -14,6 +14,7 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs/atomicfs"
 
 	"github.com/millrace/millrace/errs"
+	"github.com/millrace/millrace/internal/markerfs"
 )
 
 const (
@@ -59,7 +60,7 @@ func openPebble(fs vfs.FS, dir string, logger *slog.Logger) (kv *pebbleKV, err e
 	err = catchFatal(func() error {
 		var err error
 		db, err = pebble.Open(dir, &pebble.Options{
-			FS:     fs,
+			FS:     markerfs.Wrap(fs),
 			Logger: pebbleLogger{logger},
 			EventListener: &pebble.EventListener{
 				DataCorruption:  damage.note,
