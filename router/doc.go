@@ -1,0 +1,26 @@
+// Package router turns what a client asks into what shards do: a row to its
+// bucket and shard, a read request to a plan, a plan to a stream of chunks, keys
+// to lookups. Both doors, REST and Flight, go through it.
+//
+// It leaves to others: protocols and their encodings (rest, flightsvc), decoding
+// of rows (row/jsonrow, row/arrowrow), names and descriptors (catalog, through
+// the interface it declares here), and everything that happens in a shard
+// (storage/shard).
+//
+// Life of a read: [ReadRequest] (parsed, strict) → [Router.Plan] resolves table,
+// columns, filter and positions into a [Plan] of parts, one a bucket → [Router.Open]
+// gives a [Reader], whose Next yields [Chunk] after chunk → a chunk is shipped as
+// an Arrow message (stored chunks as they lie) or decoded into a record.
+//
+// Invariants:
+//
+//	R1  A plan that is read twice gives the same rows in the same order, as long as
+//	    what it stands on is kept (tickets are repeatable).
+//	R2  Within a bucket records come in offset order; what a Reader has given and
+//	    what its Resume plan gives are together what the plan gives, each row once.
+//	R3  A -U and its +U are in one chunk, unless a filter takes one of them.
+//	R4  A row of a write goes to one bucket, which the row and the table alone
+//	    decide, or (rows without bucket key) the writer's number.
+//
+// A Router is safe for concurrent use; a Reader belongs to one goroutine.
+package router

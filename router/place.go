@@ -1,0 +1,329 @@
+package router
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/apache/arrow-go/v18/arrow"
+	"github.com/apache/arrow-go/v18/arrow/array"
+	"github.com/apache/arrow-go/v18/arrow/memory"
+
+	millrace "github.com/millrace/millrace"
+	"github.com/millrace/millrace/errs"
+	"github.com/millrace/millrace/filter"
+	"github.com/millrace/millrace/row"
+	"github.com/millrace/millrace/storage/bucket"
+)
+
+// maxPinnedKeys bounds the combinations of key values that are turned into buckets.
+const maxPinnedKeys = 1024
+
+// chooseBuckets is which buckets the request can have rows in.
+func (r *Router) chooseBuckets(p *Plan, req *ReadRequest) ([]uint16, error) {
+	t := p.Table
+	if len(req.Partitions) > 0 {
+		return nil, errs.New(errs.PartitionNotFound, "table %s is not partitioned, so it has no partition to name", t.Path)
+	}
+	pinned := p.pinnedBuckets()
+	var out []uint16
+	for b := range t.Buckets {
+		n := uint16(b)
+		if (len(req.Buckets) == 0 || slices.Contains(req.Buckets, b)) && (pinned == nil || slices.Contains(pinned, n)) {
+			out = append(out, n)
+		}
+	}
+	for _, b := range req.Buckets {
+		if b < 0 || b >= t.Buckets {
+			return nil, errs.New(errs.InvalidRequest, "table %s has buckets 0 to %d, not %d", t.Path, t.Buckets-1, b)
+		}
+	}
+	return out, nil
+}
+
+// pinnedBuckets are the buckets that the filter leaves; nil when it leaves all.
+func (p *Plan) pinnedBuckets() []uint16 {
+	if p.filter == nil || len(p.Table.BucketKey) == 0 {
+		return nil
+	}
+	cols := p.Table.Columns(p.Table.BucketKey)
+	rec := pinnedKeys(p.filter, cols)
+	if rec == nil {
+		return nil
+	}
+	defer rec.Release()
+	out := row.NewBucketer(cols, p.Table.Buckets).Buckets(rec, indexes(len(cols)), nil)
+	slices.Sort(out)
+	return append([]uint16{}, slices.Compact(out)...)
+}
+
+func indexes(n int) []int {
+	out := make([]int, n)
+	for i := range out {
+		out[i] = i
+	}
+	return out
+}
+
+// pinnedKeys is every combination of values that the columns can have under the
+// filter; nil when they are not all pinned, or to too many.
+func pinnedKeys(f *filter.Filter, cols []millrace.Column) arrow.RecordBatch {
+	vals := make([][]filter.Literal, len(cols))
+	n := 1
+	for i, c := range cols {
+		v, ok := f.Pinned(c.Name)
+		if !ok || n*len(v) > maxPinnedKeys {
+			return nil
+		}
+		vals[i] = v
+		n *= len(v)
+	}
+	builders := row.NewBuilders(memory.DefaultAllocator, cols)
+	arrs := make([]arrow.Array, len(cols))
+	each := n
+	for i := range cols {
+		if len(vals[i]) > 0 {
+			each /= len(vals[i])
+		}
+		if !appendCombinations(builders[i], vals[i], n, each) {
+			for _, b := range builders {
+				b.Release()
+			}
+			return nil
+		}
+	}
+	for i, b := range builders {
+		arrs[i] = b.NewArray()
+		b.Release()
+	}
+	rec := array.NewRecordBatch(row.ArrowSchema(cols), arrs, int64(n))
+	for _, a := range arrs {
+		a.Release()
+	}
+	return rec
+}
+
+// appendCombinations appends n values of a column, each value of it `each` times
+// in a row, round and round.
+func appendCombinations(b array.Builder, vals []filter.Literal, n, each int) bool {
+	for i := range n {
+		if vals[i/each%len(vals)].AppendTo(b) != nil {
+			return false
+		}
+	}
+	return true
+}
+
+// keyPrefix is what the primary keys of all rows under the filter begin with.
+func (p *Plan) keyPrefix() []byte {
+	if p.filter == nil || !p.Table.Keyed() {
+		return nil
+	}
+	var prefix []byte
+	for _, c := range p.Table.Columns(p.Table.PrimaryKey) {
+		rec := pinnedKeys(p.filter, []millrace.Column{c})
+		if rec == nil {
+			break
+		}
+		one := rec.NumRows() == 1
+		if one {
+			prefix = row.AppendKey(prefix, rec, []int{0}, 0)
+		}
+		rec.Release()
+		if !one {
+			break
+		}
+	}
+	return prefix
+}
+
+// place makes the plan's parts: where each bucket is read from and to.
+func (r *Router) place(p *Plan, req *ReadRequest, o PlanOptions, buckets []uint16) error {
+	from, until := o.From, o.Until
+	if req.From != nil {
+		from = *req.From
+	}
+	if req.Until != nil {
+		until = *req.Until
+	}
+	state := p.Table.Keyed() && (p.View == RowsView || from.Kind == Full)
+	if p.Table.Keyed() && p.View == RowsView {
+		if req.From != nil && from.Kind != Full || req.Until != nil && until.Kind != Latest {
+			return errs.New(errs.InvalidRequest, "the rows of keyed table %s are read as they are now: from \"full\", until \"latest\"; for a place in its log read the changelog", p.Table.Path)
+		}
+		until = Position{Kind: Latest}
+	}
+	switch {
+	case from.Kind == Never || until.Kind == Full:
+		return errs.New(errs.InvalidRequest, "from cannot be \"never\", until cannot be \"full\"")
+	case until.Kind == Never && o.Bounded:
+		return errs.New(errs.InvalidRequest, "this operation answers with an end: until cannot be \"never\"; follow a table with /changelog, a stream of events or a Flight tail")
+	}
+	p.Follow = until.Kind == Never
+	if from.Kind == AtCursor {
+		return r.placeAtCursor(p, from.Cursor, until, buckets)
+	}
+	for _, pos := range []Position{from, until} {
+		if err := p.checkOffsets(pos); err != nil {
+			return err
+		}
+	}
+	for _, n := range buckets {
+		part := r.newPart(p.Table, n)
+		if state {
+			part.State = true
+			if p.View == RowsView {
+				part.Prefix = p.keyPrefix()
+			}
+			sn, err := r.snapshot(p, part.Shard)
+			if err != nil {
+				return err
+			}
+			m, err := sn.Meta(part.Bucket)
+			if err != nil {
+				return err
+			}
+			part.Start, part.End = m.Next, m.Next
+		}
+		if err := r.placeInLog(p, &part, from, until, state); err != nil {
+			return err
+		}
+		p.Parts = append(p.Parts, part)
+	}
+	return p.outOfRange(r)
+}
+
+func (r *Router) newPart(t *millrace.Table, n uint16) Part {
+	return Part{Bucket: t.BucketID(n), Key: millrace.BucketKey("", n), Shard: t.Shards[n]}
+}
+
+// placeInLog sets where the part's log read begins (unless the state says it) and ends.
+func (r *Router) placeInLog(p *Plan, part *Part, from, until Position, state bool) error {
+	lg, v, err := r.shard(part.Shard).Log(part.Bucket)
+	if err != nil {
+		return err
+	}
+	if v == nil {
+		v = &bucket.View{}
+	}
+	if !state {
+		if part.Start, err = r.offsetOf(lg, v, part.Key, from); err != nil {
+			return err
+		}
+	}
+	if p.View == RowsView && state {
+		return nil
+	}
+	part.End = millrace.NoOffset
+	if !p.Follow {
+		if part.End, err = r.offsetOf(lg, v, part.Key, until); err != nil {
+			return err
+		}
+		part.End = max(part.End, part.Start)
+	}
+	return nil
+}
+
+// offsetOf resolves a position in one bucket.
+func (r *Router) offsetOf(lg *bucket.Log, v *bucket.View, key string, pos Position) (millrace.Offset, error) {
+	switch pos.Kind {
+	case Latest:
+		return v.End, nil
+	case AtOffsets:
+		if o, ok := pos.Offsets[key]; ok {
+			return o, nil
+		}
+		return v.Start, nil
+	case AtTime:
+		now := r.o.Clock.Now()
+		if pos.Time.After(now.Add(maxFuture)) {
+			return 0, errs.New(errs.TimestampInFuture, "%s is more than %s ahead of the server's clock, which says %s", pos, maxFuture, now.UTC().Format("2006-01-02T15:04:05.000Z"))
+		}
+		if pos.Time.After(now) || lg == nil {
+			return v.End, nil
+		}
+		return lg.OffsetAt(v, pos.Time.UnixMicro())
+	}
+	return v.Start, nil // earliest; full of a log table
+}
+
+// checkOffsets refuses offsets of buckets that the table does not have.
+func (p *Plan) checkOffsets(pos Position) error {
+	for key := range pos.Offsets {
+		part, n, err := millrace.ParseBucketKey(key)
+		if err != nil {
+			return errs.New(errs.InvalidRequest, "%v", err)
+		}
+		if part != "" || int(n) >= p.Table.Buckets {
+			return errs.New(errs.InvalidRequest, "table %s has no bucket %q", p.Table.Path, clip(key))
+		}
+	}
+	return nil
+}
+
+// outOfRange refuses places outside the logs, naming what each has.
+func (p *Plan) outOfRange(r *Router) error {
+	ranges := map[string]any{}
+	for i := range p.Parts {
+		part := &p.Parts[i]
+		_, v, err := r.shard(part.Shard).Log(part.Bucket)
+		if err != nil {
+			return err
+		}
+		if v == nil {
+			v = &bucket.View{}
+		}
+		// State may be ahead of a view by what is being published this instant.
+		if !part.State && (part.Start < v.Start || part.Start > v.End || part.End > v.End) {
+			ranges[part.Key] = map[string]millrace.Offset{"start": v.Start, "end": v.End}
+		}
+	}
+	if len(ranges) == 0 {
+		return nil
+	}
+	key := ""
+	for k := range ranges {
+		if key == "" || k < key {
+			key = k
+		}
+	}
+	return errs.New(errs.OffsetOutOfRange, "the position of bucket %s is outside its log, which holds %s", key, fmt.Sprint(ranges[key])).With("buckets", ranges)
+}
+
+// placeAtCursor goes on where a cursor stands. Buckets it does not name are read
+// from their earliest.
+func (r *Router) placeAtCursor(p *Plan, text string, until Position, buckets []uint16) error {
+	c, err := parseCursor(text)
+	if err != nil {
+		return err
+	}
+	if c.table != p.Table.ID {
+		return errs.New(errs.TableRecreated, "the cursor is of table %d, and %s is table %d now: it was dropped and created again", c.table, p.Table.Path, p.Table.ID)
+	}
+	if c.state != nil && p.View != ChangelogView {
+		return errs.New(errs.InvalidRequest, "the cursor stands in a changelog read, not in a read of rows")
+	}
+	at := map[uint16]int{}
+	for i, pl := range c.places {
+		at[pl.bucket] = i
+	}
+	for _, n := range buckets {
+		part := r.newPart(p.Table, n)
+		from := Position{Kind: Earliest}
+		i, named := at[n]
+		if named {
+			from = Position{Kind: AtOffsets, Offsets: map[string]millrace.Offset{part.Key: c.places[i].offset}}
+		}
+		if named && c.state != nil && i >= c.state.index {
+			part.State = true
+			part.Snapshot = c.state.snapshots[part.Shard]
+			if i == c.state.index {
+				part.After = c.state.after
+			}
+		}
+		if err := r.placeInLog(p, &part, from, until, false); err != nil {
+			return err
+		}
+		p.Parts = append(p.Parts, part)
+	}
+	return p.outOfRange(r)
+}

@@ -1,0 +1,264 @@
+package router
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"time"
+
+	"github.com/apache/arrow-go/v18/arrow"
+
+	millrace "github.com/millrace/millrace"
+	"github.com/millrace/millrace/errs"
+	"github.com/millrace/millrace/filter"
+	"github.com/millrace/millrace/storage/segment"
+	"github.com/millrace/millrace/storage/shard"
+)
+
+// View says as what a table is read.
+type View uint8
+
+// The views.
+const (
+	RowsView      View = 0
+	ChangelogView View = 1
+)
+
+// Plan is a read request resolved: which buckets, from where to where, which
+// columns. It holds snapshots; its owner closes it.
+type Plan struct {
+	Table     *millrace.Table
+	View      View
+	Columns   []millrace.Column // of the answer; system columns have negative ids
+	Schema    *arrow.Schema     // of the answer
+	Limit     int64             // rows in all; -1: no limit
+	Follow    bool              // go on at the end
+	Parts     []Part
+	Codec     segment.Codec // asked for; meaningful when CodecSet
+	CodecSet  bool
+	Heartbeat time.Duration
+	PageSize  int
+
+	limitAll     int64 // of all pages, when Limit is a page's
+	filterText   string
+	filterParams []json.RawMessage
+	now          time.Time // what CURRENT_TIMESTAMP is
+	filter       *filter.Filter
+	snaps        map[millrace.ShardID]*shard.Snapshot
+}
+
+// Part is what a plan reads of one bucket: keyed state first when State is set,
+// then the log [Start, End); End is NoOffset when the plan follows the log.
+type Part struct {
+	Bucket millrace.BucketID
+	Key    string // the bucket key
+	Shard  millrace.ShardID
+
+	State    bool
+	Snapshot string // the id under which the shard holds it; empty for the plan's own
+	Prefix   []byte // of the primary keys to read
+	After    []byte // the primary key read last
+
+	Start, End millrace.Offset
+}
+
+// PlanOptions are a door's defaults and demands.
+type PlanOptions struct {
+	// View is what the path asks for; a request may say the same, not another.
+	View    View
+	ViewSet bool
+	// From and Until are the defaults of a log read.
+	From, Until Position
+	// Bounded refuses until = never.
+	Bounded bool
+	// Merged limits the plan to MaxMergedBuckets.
+	Merged bool
+}
+
+// Scan are the options of a bounded read: everything up to now.
+var Scan = PlanOptions{From: Position{Kind: Earliest}, Until: Position{Kind: Latest}}
+
+// Plan resolves a request on a table named by path and request.
+func (r *Router) Plan(ctx context.Context, path string, req *ReadRequest, o PlanOptions) (_ *Plan, err error) {
+	t, view, err := r.resolve(ctx, path, req, o)
+	if err != nil {
+		return nil, err
+	}
+	p := &Plan{Table: t, View: view, Limit: -1, now: r.o.Clock.Now(), snaps: map[millrace.ShardID]*shard.Snapshot{}}
+	defer func() {
+		if err != nil {
+			p.Close()
+		}
+	}()
+	if err := p.settings(req); err != nil {
+		return nil, err
+	}
+	if p.Columns, err = outputColumns(t, view, req.Columns); err != nil {
+		return nil, err
+	}
+	p.Schema = outputSchema(t, p.Columns)
+	if err := p.compileFilter(req.Filter, req.Params); err != nil {
+		return nil, err
+	}
+	buckets, err := r.chooseBuckets(p, req)
+	if err != nil {
+		return nil, err
+	}
+	if err := r.place(p, req, o, buckets); err != nil {
+		return nil, err
+	}
+	if (o.Merged || p.Follow) && len(p.Parts) > MaxMergedBuckets {
+		return nil, errs.New(errs.TooManyBuckets, "one stream covers at most %d buckets, this one would %d: name some with buckets or partitions, or read one bucket a stream", MaxMergedBuckets, len(p.Parts))
+	}
+	return p, nil
+}
+
+// Close lets go of the plan's snapshots.
+func (p *Plan) Close() {
+	for id, sn := range p.snaps {
+		sn.Release()
+		delete(p.snaps, id)
+	}
+}
+
+// resolve finds the table and the view.
+func (r *Router) resolve(ctx context.Context, path string, req *ReadRequest, o PlanOptions) (*millrace.Table, View, error) {
+	if path == "" {
+		path = req.Table
+	} else if req.Table != "" && req.Table != path {
+		return nil, 0, errs.New(errs.InvalidRequest, "the request names table %q and the path %q", clip(req.Table), clip(path))
+	}
+	if path == "" {
+		return nil, 0, errs.New(errs.InvalidRequest, "the request names no table: give \"table\":\"database.table\"")
+	}
+	base, suffix := SplitVirtual(path)
+	view, err := viewOf(suffix, req, o)
+	if err != nil {
+		return nil, 0, err
+	}
+	t, err := r.Table(ctx, base, req.TableID)
+	return t, view, err
+}
+
+// viewOf is the view that suffix, request and door agree on.
+func viewOf(suffix string, req *ReadRequest, o PlanOptions) (View, error) {
+	view, set := o.View, o.ViewSet
+	say := func(name, by string) error {
+		var v View
+		switch name {
+		case "":
+			return nil
+		case "rows":
+			v = RowsView
+		case "changelog":
+			v = ChangelogView
+		case "binlog":
+			return errs.New(errs.NotImplemented, "the binlog view ($binlog) is not implemented yet")
+		case "lake":
+			return errs.New(errs.NotImplemented, "reading the lake ($lake) is not implemented yet")
+		default:
+			return errs.New(errs.InvalidRequest, "%s %q is not one of rows, changelog, binlog", by, clip(name))
+		}
+		if set && v != view {
+			return errs.New(errs.InvalidRequest, "%s asks for %q, and the request for another view", by, name)
+		}
+		view, set = v, true
+		return nil
+	}
+	if err := say(suffix, "the suffix"); err != nil {
+		return 0, err
+	}
+	if err := say(req.View, "view"); err != nil {
+		return 0, err
+	}
+	switch req.Tier {
+	case "", "union", "hot":
+	case "lake":
+		return 0, errs.New(errs.NotImplemented, "tier \"lake\" is not implemented yet")
+	default:
+		return 0, errs.New(errs.InvalidRequest, "tier %q is not one of union, hot, lake", clip(req.Tier))
+	}
+	return view, nil
+}
+
+// settings takes over the plain fields.
+func (p *Plan) settings(req *ReadRequest) error {
+	if req.Limit != nil {
+		if *req.Limit < 0 {
+			return errs.New(errs.InvalidRequest, "limit %d is negative", *req.Limit)
+		}
+		p.Limit = *req.Limit
+	}
+	p.PageSize = DefaultPageSize
+	if req.PageSize != nil {
+		if *req.PageSize < 1 || *req.PageSize > MaxPageSize {
+			return errs.New(errs.InvalidRequest, "page_size is between 1 and %d", MaxPageSize)
+		}
+		p.PageSize = *req.PageSize
+	}
+	p.Heartbeat = DefaultHeartbeat * time.Millisecond
+	if req.HeartbeatMS != nil {
+		if *req.HeartbeatMS < minHeartbeatMilli || *req.HeartbeatMS > maxHeartbeatMilli {
+			return errs.New(errs.InvalidRequest, "heartbeat_ms is between %d and %d", minHeartbeatMilli, maxHeartbeatMilli)
+		}
+		p.Heartbeat = time.Duration(*req.HeartbeatMS) * time.Millisecond
+	}
+	if req.Compression != "" {
+		c, err := ParseCompression(req.Compression)
+		if err != nil {
+			return err
+		}
+		p.Codec, p.CodecSet = c, true
+	}
+	return nil
+}
+
+// ParseCompression reads stored, none, lz4 or zstd.
+func ParseCompression(s string) (segment.Codec, error) {
+	switch s {
+	case "stored":
+		return segment.Stored, nil
+	case "none":
+		return segment.None, nil
+	case "lz4":
+		return segment.LZ4, nil
+	case "zstd":
+		return segment.ZSTD, nil
+	}
+	return 0, errs.New(errs.InvalidRequest, "compression %q is not one of stored, none, lz4, zstd", clip(s))
+}
+
+func (p *Plan) compileFilter(text string, params []json.RawMessage) error {
+	if text == "" {
+		if len(params) > 0 {
+			return errs.New(errs.InvalidFilter, "params are given and no filter")
+		}
+		return nil
+	}
+	f, err := filter.Compile(text, params, namedColumns(p.Table, p.View), p.now)
+	if err != nil {
+		return err
+	}
+	p.filter, p.filterText, p.filterParams = f, text, params
+	return nil
+}
+
+// Filtered says whether the plan has a filter.
+func (p *Plan) Filtered() bool { return p.filter != nil }
+
+// snapshot is the plan's snapshot of a shard, taken once.
+func (r *Router) snapshot(p *Plan, id millrace.ShardID) (*shard.Snapshot, error) {
+	if sn := p.snaps[id]; sn != nil {
+		return sn, nil
+	}
+	sn, err := r.shard(id).Snapshot()
+	if err != nil {
+		return nil, err
+	}
+	p.snaps[id] = sn
+	return sn, nil
+}
+
+func (p *Plan) String() string {
+	return fmt.Sprintf("%s view %d, %d buckets", p.Table.Path, p.View, len(p.Parts))
+}

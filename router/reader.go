@@ -1,0 +1,223 @@
+package router
+
+import (
+	"context"
+	"errors"
+	"io"
+	"time"
+
+	millrace "github.com/millrace/millrace"
+	"github.com/millrace/millrace/errs"
+	"github.com/millrace/millrace/storage/bucket"
+	"github.com/millrace/millrace/storage/kv"
+	"github.com/millrace/millrace/storage/shard"
+)
+
+// Stats say what a read cost.
+type Stats struct {
+	RowsRead     int64 `json:"rows_read"`
+	RowsSkipped  int64 `json:"rows_skipped"` // by statistics, without looking
+	RowsShipped  int64 `json:"rows_shipped"`
+	BytesRead    int64 `json:"bytes_read"`    // stored bytes that were looked at
+	BytesSkipped int64 `json:"bytes_skipped"` // stored bytes of the same range that were not
+	BytesShipped int64 `json:"bytes_shipped"` // counted by the door
+	Buckets      int   `json:"buckets"`
+}
+
+// Reader reads a plan. It belongs to one goroutine.
+type Reader struct {
+	r     *Router
+	plan  *Plan
+	left  int64 // of the limit; -1: no limit
+	parts []*partReader
+	turn  int // the part to look at first
+	stats Stats
+	wake  chan struct{}
+	subs  []*shard.Subscription
+}
+
+// partReader is where a reader stands in one part.
+type partReader struct {
+	Part
+	state bool // the keyed state is not read to its end yet
+	rows  *kv.Rows
+	held  *shard.Snapshot // got by id, released with the part
+	cut   bool            // rows were read ahead that the limit did not let go out
+	born  bool            // the bucket was seen to exist
+}
+
+// Open begins to read a plan. The reader takes the plan over and closes it.
+func (r *Router) Open(p *Plan) *Reader {
+	rd := &Reader{r: r, plan: p, left: p.Limit, wake: make(chan struct{}, 1)}
+	rd.stats.Buckets = len(p.Parts)
+	for _, part := range p.Parts {
+		rd.parts = append(rd.parts, &partReader{Part: part, state: part.State})
+	}
+	if p.Follow {
+		byShard := map[millrace.ShardID][]millrace.BucketID{}
+		for _, part := range p.Parts {
+			byShard[part.Shard] = append(byShard[part.Shard], part.Bucket)
+		}
+		for id, ids := range byShard {
+			rd.subs = append(rd.subs, r.shard(id).Subscribe(rd.wake, ids))
+		}
+	}
+	r.metrics.openReaders.Inc()
+	return rd
+}
+
+// Close ends the read.
+func (rd *Reader) Close() error {
+	var err error
+	for _, pr := range rd.parts {
+		err = errors.Join(err, pr.closeState())
+	}
+	for _, s := range rd.subs {
+		s.Close()
+	}
+	rd.subs = nil
+	rd.plan.Close()
+	rd.r.metrics.read(&rd.stats)
+	return err
+}
+
+// Plan is the plan being read.
+func (rd *Reader) Plan() *Plan { return rd.plan }
+
+// Stats is what the read cost so far. The doors add BytesShipped to it.
+func (rd *Reader) Stats() *Stats { return &rd.stats }
+
+// Next is the next chunk, io.EOF at the end. A plan that follows the log has no
+// end: Next waits for records, at most for wait, and is (nil, nil) when none came.
+// The caller releases the chunk before it calls Next again.
+func (rd *Reader) Next(ctx context.Context, wait time.Duration) (*Chunk, error) {
+	var timer <-chan time.Time
+	for {
+		if err := ctx.Err(); err != nil {
+			return nil, err
+		}
+		if rd.left == 0 {
+			return nil, io.EOF
+		}
+		c, more, err := rd.look(ctx)
+		if c != nil || err != nil {
+			return c, err
+		}
+		if more {
+			continue
+		}
+		if !rd.plan.Follow {
+			return nil, io.EOF
+		}
+		if timer == nil {
+			t := time.NewTimer(wait)
+			defer t.Stop()
+			timer = t.C
+		}
+		select {
+		case <-rd.wake:
+		case <-timer:
+			return nil, nil
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		}
+	}
+}
+
+// look gives the next chunk there is now. more says that it moved on without
+// finding one (skipped or filtered), so that looking again may find another.
+func (rd *Reader) look(ctx context.Context) (c *Chunk, more bool, err error) {
+	for range rd.parts {
+		pr := rd.parts[rd.turn]
+		if pr.state {
+			if c, err = rd.readState(ctx, pr); c != nil || err != nil {
+				return rd.give(c), true, err
+			}
+			if pr.state {
+				return nil, true, nil
+			}
+		}
+		var moved bool
+		if c, moved, err = rd.readLog(pr); c != nil || err != nil {
+			// A follower gives every bucket its turn; a bounded read finishes one first.
+			if rd.plan.Follow {
+				rd.turn = (rd.turn + 1) % len(rd.parts)
+			}
+			return rd.give(c), true, err
+		}
+		if moved {
+			return nil, true, nil
+		}
+		rd.turn = (rd.turn + 1) % len(rd.parts)
+		if !rd.plan.Follow && rd.turn == 0 {
+			return nil, false, nil
+		}
+	}
+	return nil, false, nil
+}
+
+// give counts a chunk against the limit.
+func (rd *Reader) give(c *Chunk) *Chunk {
+	if c == nil {
+		return nil
+	}
+	rd.stats.RowsShipped += int64(c.Rows)
+	if rd.left > 0 {
+		rd.left = max(0, rd.left-int64(c.Rows))
+	}
+	return c
+}
+
+// log is the log of a part, as of now; a view without records when nothing was
+// ever written to the bucket.
+func (rd *Reader) log(pr *partReader) (*bucket.Log, *bucket.View, error) {
+	lg, v, err := rd.r.shard(pr.Shard).Log(pr.Bucket)
+	switch {
+	case err != nil:
+		return nil, nil, err
+	case v != nil:
+		pr.born = true
+		return lg, v, nil
+	case pr.born || pr.Start > 0:
+		return nil, nil, errs.New(errs.TableNotFound, "table %s was dropped", rd.plan.Table.Path)
+	}
+	return nil, &bucket.View{}, nil
+}
+
+// Places is where each part stands: the next offset, by bucket key.
+func (rd *Reader) Places() map[string]millrace.Offset {
+	out := make(map[string]millrace.Offset, len(rd.parts))
+	for _, pr := range rd.parts {
+		out[pr.Key] = pr.Start
+	}
+	return out
+}
+
+// HighWatermarks is the end of each part's log as of now, by bucket key.
+func (rd *Reader) HighWatermarks() (map[string]millrace.Offset, error) {
+	out := make(map[string]millrace.Offset, len(rd.parts))
+	for _, pr := range rd.parts {
+		_, v, err := rd.log(pr)
+		if err != nil {
+			return nil, err
+		}
+		out[pr.Key] = v.End
+	}
+	return out, nil
+}
+
+// Done says whether everything was given.
+func (rd *Reader) Done() bool {
+	if rd.left == 0 {
+		return true
+	}
+	if rd.plan.Follow {
+		return false
+	}
+	for _, pr := range rd.parts {
+		if pr.state || pr.Start < pr.End {
+			return false
+		}
+	}
+	return true
+}

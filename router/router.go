@@ -1,0 +1,105 @@
+package router
+
+import (
+	"context"
+	"log/slog"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	millrace "github.com/millrace/millrace"
+	"github.com/millrace/millrace/errs"
+	"github.com/millrace/millrace/storage/segment"
+	"github.com/millrace/millrace/storage/shard"
+)
+
+// Catalog is what the router needs of the catalog.
+type Catalog interface {
+	// Table finds a table by name; errs.DatabaseNotFound, errs.TableNotFound.
+	Table(ctx context.Context, path millrace.TablePath) (*millrace.Table, error)
+	// TableByID finds a table by number; errs.TableNotFound.
+	TableByID(ctx context.Context, id millrace.TableID) (*millrace.Table, error)
+}
+
+// Signer seals what a client carries for us and brings back unchanged.
+type Signer interface {
+	// Sign makes an opaque text of a payload.
+	Sign(payload []byte) (string, error)
+	// Verify gives the payload back; an error when the text is not one of ours.
+	Verify(text string) ([]byte, error)
+}
+
+// Clock tells the time.
+type Clock interface {
+	Now() time.Time
+}
+
+// Options are a router's components.
+type Options struct {
+	Catalog    Catalog
+	Shards     []*shard.Shard // by shard id; a damaged shard answers with its error
+	Signer     Signer
+	Clock      Clock
+	Logger     *slog.Logger
+	Registerer prometheus.Registerer
+}
+
+// Router routes requests to shards.
+type Router struct {
+	o       Options
+	metrics *metrics
+	spread  spreader
+}
+
+// New makes a router.
+func New(o Options) *Router {
+	return &Router{o: o, metrics: newMetrics(o.Registerer)}
+}
+
+func (r *Router) shard(id millrace.ShardID) *shard.Shard { return r.o.Shards[id] }
+
+// Table finds a table by "database.table"; when the caller says which table id it
+// means, another one of that name is errs.TableRecreated.
+func (r *Router) Table(ctx context.Context, path string, id *millrace.TableID) (*millrace.Table, error) {
+	tp, err := millrace.ParseTablePath(path)
+	if err != nil {
+		return nil, errs.New(errs.InvalidName, "%v", err)
+	}
+	t, err := r.o.Catalog.Table(ctx, tp)
+	if err != nil {
+		return nil, err
+	}
+	if id != nil && *id != t.ID {
+		return nil, errs.New(errs.TableRecreated, "table %s is table %d now, not %d: it was dropped and created again", tp, t.ID, *id)
+	}
+	return t, nil
+}
+
+// schemas finds the stored schemas of the plan's table: any shard that holds
+// rows knows their schema.
+func (p *Plan) schemas(r *Router) segment.Schemas {
+	return func(id millrace.SchemaID) *millrace.Schema {
+		if id == p.Table.Schema.ID {
+			return p.Table.Schema
+		}
+		for _, sh := range r.o.Shards {
+			if s := sh.Schemas(p.Table.ID)(id); s != nil {
+				return s
+			}
+		}
+		return nil
+	}
+}
+
+// DropTable removes a table's data from the shards. The catalog has let go of the
+// table before.
+func (r *Router) DropTable(ctx context.Context, t *millrace.Table) error {
+	for _, sh := range r.o.Shards {
+		if err := sh.DropTable(ctx, t.ID); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func errAttr(err error) slog.Attr { return slog.Any("err", err) }

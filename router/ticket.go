@@ -1,0 +1,367 @@
+package router
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+
+	millrace "github.com/millrace/millrace"
+	"github.com/millrace/millrace/errs"
+	"github.com/millrace/millrace/storage/segment"
+	"github.com/millrace/millrace/storage/shard"
+)
+
+// How long what a client carries is good for.
+const (
+	TicketTTL = time.Hour
+	PageIdle  = 5 * time.Minute
+	// A page token of a log read stands on nothing that is held; it ends with the key that signed it, at the latest.
+	pageTTL = 24 * time.Hour
+)
+
+// planForm is a plan as tickets and page tokens carry it. Columns go by id.
+type planForm struct {
+	Version   int                         `json:"v"`
+	Page      bool                        `json:"g,omitempty"`
+	Table     millrace.TableID            `json:"t"`
+	Schema    millrace.SchemaID           `json:"s"`
+	View      View                        `json:"w,omitempty"`
+	Columns   []millrace.ColumnID         `json:"c"`
+	Filter    string                      `json:"f,omitempty"`
+	Params    []json.RawMessage           `json:"p,omitempty"`
+	NowMicros int64                       `json:"n"`
+	Limit     int64                       `json:"l"`
+	Follow    bool                        `json:"o,omitempty"`
+	Codec     *segment.Codec              `json:"z,omitempty"`
+	Heartbeat time.Duration               `json:"h"`
+	PageSize  int                         `json:"r"`
+	Expires   int64                       `json:"x"` // Unix seconds
+	Snapshots map[millrace.ShardID]string `json:"k,omitempty"`
+	Parts     []partForm                  `json:"b"`
+}
+
+type partForm struct {
+	Partition millrace.PartitionID `json:"p,omitempty"`
+	Bucket    uint16               `json:"b"`
+	State     bool                 `json:"k,omitempty"`
+	Prefix    []byte               `json:"x,omitempty"`
+	After     []byte               `json:"a,omitempty"`
+	Start     millrace.Offset      `json:"s"`
+	End       millrace.Offset      `json:"e"`
+}
+
+const planFormVersion = 1
+
+// Hold makes the shards keep the plan's snapshots, so that tickets or tokens of
+// the plan can be read later, idle at most for the given time, and to the ttl
+// (0: no such end).
+func (r *Router) Hold(p *Plan, idle, ttl time.Duration) {
+	ids := map[millrace.ShardID]string{}
+	for i := range p.Parts {
+		part := &p.Parts[i]
+		sn := p.snaps[part.Shard]
+		if !part.State || part.Snapshot != "" || sn == nil {
+			continue
+		}
+		if ids[part.Shard] == "" {
+			ids[part.Shard] = r.shard(part.Shard).Hold(sn, idle, ttl)
+			delete(p.snaps, part.Shard)
+		}
+		part.Snapshot = ids[part.Shard]
+	}
+}
+
+// Split cuts a plan into at most n plans, each of whole buckets, in order. They
+// hold nothing: use them for tickets after Hold.
+func (p *Plan) Split(n int) []*Plan {
+	if p.Follow || p.Limit >= 0 || len(p.Parts) <= 1 {
+		n = 1 // a limit or an endless read counts over all buckets
+	}
+	per := max(1, (len(p.Parts)+n-1)/n)
+	var out []*Plan
+	for parts := range slices.Chunk(p.Parts, per) {
+		q := *p
+		q.Parts, q.snaps = parts, map[millrace.ShardID]*shard.Snapshot{}
+		out = append(out, &q)
+	}
+	if len(out) == 0 {
+		q := *p
+		q.snaps = map[millrace.ShardID]*shard.Snapshot{}
+		out = append(out, &q)
+	}
+	return out
+}
+
+// Ticket seals a plan whose snapshots are held.
+func (r *Router) Ticket(p *Plan, expires time.Time) (string, error) {
+	return r.seal(p, false, expires)
+}
+
+func (r *Router) seal(p *Plan, page bool, expires time.Time) (string, error) {
+	f := planForm{
+		Version: planFormVersion, Page: page, Table: p.Table.ID, Schema: p.Table.Schema.ID, View: p.View, Columns: columnIDs(p.Columns),
+		Filter: p.filterText, Params: p.filterParams, NowMicros: p.now.UnixMicro(), Limit: p.Limit, Follow: p.Follow,
+		Heartbeat: p.Heartbeat, PageSize: p.PageSize, Expires: expires.Unix(),
+	}
+	if p.CodecSet {
+		f.Codec = &p.Codec
+	}
+	for _, part := range p.Parts {
+		if part.Snapshot != "" {
+			if f.Snapshots == nil {
+				f.Snapshots = map[millrace.ShardID]string{}
+			}
+			f.Snapshots[part.Shard] = part.Snapshot
+		}
+		f.Parts = append(f.Parts, partForm{
+			Partition: part.Bucket.Partition, Bucket: part.Bucket.Bucket, State: part.State,
+			Prefix: part.Prefix, After: part.After, Start: part.Start, End: part.End,
+		})
+	}
+	b, err := json.Marshal(f)
+	if err != nil {
+		return "", fmt.Errorf("router: %w", err)
+	}
+	return r.o.Signer.Sign(b)
+}
+
+// OpenTicket unseals a plan.
+func (r *Router) OpenTicket(ctx context.Context, text string) (*Plan, error) {
+	return r.unseal(ctx, text, false)
+}
+
+func (r *Router) unseal(ctx context.Context, text string, page bool) (*Plan, error) {
+	b, err := r.o.Signer.Verify(text)
+	if err != nil {
+		return nil, err
+	}
+	var f planForm
+	if err := json.Unmarshal(b, &f); err != nil || f.Version != planFormVersion || f.Page != page {
+		return nil, errs.New(errs.InvalidRequest, "the ticket or page token is not one for this use")
+	}
+	if now := r.o.Clock.Now(); now.Unix() > f.Expires {
+		return nil, errs.New(errs.TicketExpired, "the ticket or page token expired at %s; ask for a new one", time.Unix(f.Expires, 0).UTC().Format(time.RFC3339))
+	}
+	t, err := r.o.Catalog.TableByID(ctx, f.Table)
+	if err != nil {
+		return nil, err
+	}
+	p := &Plan{
+		Table: t, View: f.View, Limit: f.Limit, Follow: f.Follow, Heartbeat: f.Heartbeat, PageSize: f.PageSize,
+		now: time.UnixMicro(f.NowMicros).UTC(), snaps: map[millrace.ShardID]*shard.Snapshot{},
+	}
+	if f.Codec != nil {
+		p.Codec, p.CodecSet = *f.Codec, true
+	}
+	named := namedColumns(t, ChangelogView)
+	for _, id := range f.Columns {
+		i := slices.IndexFunc(named, func(c millrace.Column) bool { return c.ID == id })
+		if i < 0 {
+			return nil, errs.New(errs.SchemaChanged, "a column of the ticket is no longer in table %s", t.Path)
+		}
+		p.Columns = append(p.Columns, named[i])
+	}
+	p.Schema = outputSchema(t, p.Columns)
+	if err := p.compileFilter(f.Filter, f.Params); err != nil {
+		return nil, err
+	}
+	for _, pf := range f.Parts {
+		part := r.newPart(t, pf.Bucket)
+		part.State, part.Prefix, part.After, part.Start, part.End = pf.State, pf.Prefix, pf.After, pf.Start, pf.End
+		if part.State {
+			part.Snapshot = f.Snapshots[part.Shard]
+		}
+		p.Parts = append(p.Parts, part)
+	}
+	return p, nil
+}
+
+// RenewTicket makes the snapshots of a ticket live to ttl from now and gives a
+// ticket that says so.
+func (r *Router) RenewTicket(ctx context.Context, text string) (string, time.Time, error) {
+	p, err := r.OpenTicket(ctx, text)
+	if err != nil {
+		return "", time.Time{}, err
+	}
+	for sh, id := range p.heldIDs() {
+		if err := r.shard(sh).Renew(id, TicketTTL); err != nil {
+			return "", time.Time{}, err
+		}
+	}
+	expires := r.o.Clock.Now().Add(TicketTTL)
+	renewed, err := r.Ticket(p, expires)
+	return renewed, expires, err
+}
+
+// CancelTicket lets go of the snapshots of a ticket.
+func (r *Router) CancelTicket(ctx context.Context, text string) error {
+	p, err := r.OpenTicket(ctx, text)
+	if err != nil {
+		return err
+	}
+	for sh, id := range p.heldIDs() {
+		r.shard(sh).LetGo(id)
+	}
+	return nil
+}
+
+func (p *Plan) heldIDs() map[millrace.ShardID]string {
+	out := map[millrace.ShardID]string{}
+	for _, part := range p.Parts {
+		if part.Snapshot != "" {
+			out[part.Shard] = part.Snapshot
+		}
+	}
+	return out
+}
+
+// Page plans a page of a request: the first one, or the one its token names. The
+// plan's Limit is the page's; ask the reader for the token of the next one.
+func (r *Router) Page(ctx context.Context, path string, req *ReadRequest, o PlanOptions) (*Plan, error) {
+	if req.PageToken == "" {
+		p, err := r.Plan(ctx, path, req, o)
+		if err != nil {
+			return nil, err
+		}
+		p.limitAll = p.Limit
+		p.Limit = pageLimit(p.limitAll, p.PageSize)
+		return p, nil
+	}
+	p, err := r.unseal(ctx, req.PageToken, true)
+	if err != nil {
+		return nil, err
+	}
+	if req.PageSize != nil {
+		if *req.PageSize < 1 || *req.PageSize > MaxPageSize {
+			return nil, errs.New(errs.InvalidRequest, "page_size is between 1 and %d", MaxPageSize)
+		}
+		p.PageSize = *req.PageSize
+	}
+	base, _ := SplitVirtual(path)
+	if t, err := r.Table(ctx, base, nil); err != nil || t.ID != p.Table.ID {
+		if err == nil {
+			err = errs.New(errs.TableRecreated, "the page token is of another table than %s is now", base)
+		}
+		return nil, err
+	}
+	p.limitAll = p.Limit
+	p.Limit = pageLimit(p.limitAll, p.PageSize)
+	return p, nil
+}
+
+func pageLimit(all int64, page int) int64 {
+	if all >= 0 {
+		return min(all, int64(page))
+	}
+	return int64(page)
+}
+
+// NextPage is the token of the page after what the reader of a page gave; "" when
+// there is nothing more.
+func (rd *Reader) NextPage() (string, error) {
+	given := rd.plan.Limit - rd.left
+	left := rd.plan.limitAll
+	if left >= 0 {
+		left -= given
+	}
+	if left == 0 || !rd.more() {
+		for sh, id := range rd.plan.heldIDs() {
+			rd.r.shard(sh).LetGo(id) // the last page was given
+		}
+		return "", nil
+	}
+	next := *rd.plan
+	next.Limit = left
+	next.Parts = rd.resumeParts()
+	next.snaps = maps.Clone(rd.plan.snaps)
+	rd.r.Hold(&next, PageIdle, 0)
+	for sh := range rd.plan.snaps {
+		if _, kept := next.snaps[sh]; !kept {
+			delete(rd.plan.snaps, sh) // the shard holds it now
+		}
+	}
+	return rd.r.seal(&next, true, rd.r.o.Clock.Now().Add(pageTTL))
+}
+
+// resumeParts are the parts of a plan that gives what this reader did not.
+func (rd *Reader) resumeParts() []Part {
+	var out []Part
+	for _, pr := range rd.parts {
+		part := pr.Part
+		part.State = pr.state
+		if !part.State && part.End != millrace.NoOffset && part.Start >= part.End {
+			continue
+		}
+		out = append(out, part)
+	}
+	return out
+}
+
+// more says whether there may be something that was not given. It looks at the
+// state being read, so nothing may be read after it.
+func (rd *Reader) more() bool {
+	for _, pr := range rd.parts {
+		switch {
+		case pr.state && pr.rows != nil:
+			if pr.cut || pr.rows.Next() {
+				return true
+			}
+			pr.state = false
+		case pr.state:
+			return true
+		case pr.Start < pr.End:
+			return true
+		}
+	}
+	return false
+}
+
+// Cursor is where the reader stands, as text. For a read that stands in keyed
+// state, the shards hold its snapshots from then on.
+func (rd *Reader) Cursor() string {
+	c := &cursor{table: rd.plan.Table.ID}
+	for i, pr := range rd.parts {
+		c.places = append(c.places, place{partition: pr.Bucket.Partition, bucket: pr.Bucket.Bucket, offset: pr.Start})
+		if pr.state && c.state == nil {
+			c.state = &cursorState{index: i, after: pr.After}
+		}
+	}
+	if c.state != nil {
+		c.state.snapshots = rd.holdState()
+	}
+	return c.String()
+}
+
+// holdState makes the shards hold the snapshots that the reader still needs. The
+// reader goes on with its own use of them.
+func (rd *Reader) holdState() map[millrace.ShardID]string {
+	for _, pr := range rd.parts {
+		if !pr.state || pr.Snapshot != "" {
+			continue
+		}
+		sn := rd.plan.snaps[pr.Shard]
+		if sn == nil {
+			continue
+		}
+		if pr.rows != nil {
+			pr.held = sn.Retain() // the walk under way goes on using it
+		}
+		id := rd.r.shard(pr.Shard).Hold(sn, PageIdle, 0)
+		delete(rd.plan.snaps, pr.Shard)
+		for _, other := range rd.parts {
+			if other.Shard == pr.Shard && other.state {
+				other.Snapshot = id
+			}
+		}
+	}
+	out := map[millrace.ShardID]string{}
+	for _, pr := range rd.parts {
+		if pr.state && pr.Snapshot != "" {
+			out[pr.Shard] = pr.Snapshot
+		}
+	}
+	return out
+}

@@ -1,0 +1,311 @@
+package router
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"sync"
+	"sync/atomic"
+
+	millrace "github.com/millrace/millrace"
+	"github.com/millrace/millrace/errs"
+	"github.com/millrace/millrace/row"
+	"github.com/millrace/millrace/storage/shard"
+)
+
+// Mode is the kind of a write.
+type Mode string
+
+// The modes.
+const (
+	Append Mode = "append"
+	Upsert Mode = "upsert"
+	Delete Mode = "delete"
+)
+
+// ParseMode reads a mode; "" is the default of the table's kind. A mode that the
+// kind does not take is errs.WrongTableKind.
+func ParseMode(s string, t *millrace.Table) (Mode, error) {
+	switch Mode(s) {
+	case "":
+		if t.Keyed() {
+			return Upsert, nil
+		}
+		return Append, nil
+	case Append:
+		if t.Keyed() {
+			return "", errs.New(errs.WrongTableKind, "table %s has a primary key and takes upsert and delete, not append", t.Path)
+		}
+	case Upsert, Delete:
+		if !t.Keyed() {
+			return "", errs.New(errs.WrongTableKind, "table %s is a log table and takes append only; for %s create the table with a primary_key", t.Path, s)
+		}
+	default:
+		return "", errs.New(errs.InvalidRequest, "mode %q is not one of append, upsert, delete", clip(s))
+	}
+	return Mode(s), nil
+}
+
+// WriterSequence numbers a batch of a writer.
+type WriterSequence struct {
+	Principal string // who writes; "" without authentication
+	ID        string // the writer's own name for itself
+	Epoch     uint64
+	Seq       uint64 // from 1
+}
+
+// MaxWriterIDBytes bounds a writer's id.
+const MaxWriterIDBytes = 256
+
+// WriteRequest is a batch of rows for a table, decoded and checked against it.
+type WriteRequest struct {
+	Table *millrace.Table
+	Mode  Mode
+	// Rows hold all columns of the table (whole rows), some (Partial), or, with
+	// Delete, at least the primary key. The router borrows them for the call.
+	Rows row.Rows
+	// Partial says that Rows.Columns were named by the client: an update of these
+	// columns alone, or with Delete a partial delete.
+	Partial bool
+	Writer  *WriterSequence
+	// FirstRow is the number of the first row in the client's request, for errors.
+	FirstRow int64
+}
+
+// Range is [Start, End) of a bucket's offsets.
+type Range struct {
+	Start millrace.Offset `json:"start"`
+	End   millrace.Offset `json:"end"`
+}
+
+// WriteResult says what became of a batch.
+type WriteResult struct {
+	Rows int64 // of the request; those of refused buckets are in Rejected
+	// Offsets are by bucket key; a bucket where nothing changed has an empty range,
+	// a duplicate whose offsets are forgotten has none.
+	Offsets   map[string]Range
+	Duplicate bool // every part had been taken before
+	// Outcomes are by bucket key when a part was refused or its fate is unknown:
+	// accepted, rejected, unknown. Nil when all went well.
+	Outcomes map[string]string
+	Rejected int64 // rows of rejected and unknown parts
+}
+
+// Write makes a batch durable. When some buckets took their part and others did
+// not, both a result and an error are given.
+func (r *Router) Write(ctx context.Context, req *WriteRequest) (*WriteResult, error) {
+	w, err := r.StartWrite(ctx, req)
+	if err != nil {
+		return nil, err
+	}
+	return w.Wait(ctx)
+}
+
+// PendingWrite is a batch under way.
+type PendingWrite struct {
+	r     *Router
+	rows  int64
+	parts []pendingPart
+}
+
+type pendingPart struct {
+	key  string
+	rows int64
+	p    *shard.Pending
+	err  error // when the shard did not take it up
+}
+
+// StartWrite checks and encodes a batch and hands it to the shards, in order after
+// what was started before on the same buckets. It returns when the rows are no
+// longer needed; Wait gives the outcome.
+func (r *Router) StartWrite(ctx context.Context, req *WriteRequest) (*PendingWrite, error) {
+	if err := checkWrite(req); err != nil {
+		return nil, err
+	}
+	w := &PendingWrite{r: r, rows: int64(req.Rows.Len())}
+	if w.rows == 0 {
+		return w, nil
+	}
+	split, err := r.split(req)
+	if err != nil {
+		return nil, err
+	}
+	for _, s := range split {
+		part := pendingPart{key: millrace.BucketKey("", s.bucket), rows: int64(len(s.rows))}
+		op, err := encodeOp(req, s)
+		if err != nil {
+			return nil, err
+		}
+		part.p, part.err = r.shard(req.Table.Shards[s.bucket]).Start(ctx, op)
+		w.parts = append(w.parts, part)
+	}
+	return w, nil
+}
+
+// Wait is the outcome of the batch, when all buckets have answered or ctx ends.
+func (w *PendingWrite) Wait(ctx context.Context) (*WriteResult, error) {
+	res := &WriteResult{Rows: w.rows, Offsets: map[string]Range{}, Duplicate: len(w.parts) > 0}
+	var first error
+	outcomes := map[string]string{}
+	for _, part := range w.parts {
+		var got shard.Result
+		err := part.err
+		if err == nil {
+			got, err = part.p.Wait(ctx)
+		}
+		if err != nil {
+			res.Duplicate = false
+			outcomes[part.key] = outcomeOf(err)
+			res.Rejected += part.rows
+			w.r.metrics.writesRefused.Inc()
+			// What is not known weighs more than what is refused.
+			if first == nil || errs.Is(err, errs.UnknownOutcome) && !errs.Is(first, errs.UnknownOutcome) {
+				first = err
+			}
+			continue
+		}
+		outcomes[part.key] = "accepted"
+		res.Duplicate = res.Duplicate && got.Duplicate
+		if got.Start != millrace.NoOffset {
+			res.Offsets[part.key] = Range{Start: got.Start, End: got.End}
+		}
+	}
+	w.r.metrics.rowsWritten.Add(float64(res.Rows - res.Rejected))
+	if first == nil {
+		return res, nil
+	}
+	res.Outcomes = outcomes
+	return res, first
+}
+
+func outcomeOf(err error) string {
+	if errs.Is(err, errs.UnknownOutcome) {
+		return "unknown"
+	}
+	return "rejected"
+}
+
+// checkWrite refuses what the table does not take, whatever the rows hold.
+func checkWrite(req *WriteRequest) error {
+	t := req.Table
+	if _, err := ParseMode(string(req.Mode), t); err != nil {
+		return err
+	}
+	if w := req.Writer; w != nil {
+		if w.ID == "" || len(w.ID) > MaxWriterIDBytes {
+			return errs.New(errs.InvalidRequest, "a writer id has 1 to %d bytes", MaxWriterIDBytes)
+		}
+		if w.Seq == 0 {
+			return errs.New(errs.InvalidRequest, "writer sequences begin at 1")
+		}
+	}
+	if req.Partial && !t.Keyed() {
+		return errs.New(errs.WrongTableKind, "table %s is a log table: its rows are whole, columns cannot be named", t.Path)
+	}
+	if !t.Keyed() {
+		return nil
+	}
+	for _, id := range t.PrimaryKey {
+		if !slices.ContainsFunc(req.Rows.Columns, func(c millrace.Column) bool { return c.ID == id }) {
+			return errs.New(errs.MissingKey, "the write does not name primary key column %q of table %s", t.Schema.Columns[t.Schema.IndexID(id)].Name, t.Path)
+		}
+	}
+	if req.Partial {
+		return checkPartial(req)
+	}
+	return nil
+}
+
+// checkPartial sees that the columns that get no value may be without one.
+func checkPartial(req *WriteRequest) error {
+	t := req.Table
+	for _, c := range t.Schema.Columns {
+		named := slices.ContainsFunc(req.Rows.Columns, func(n millrace.Column) bool { return n.ID == c.ID })
+		inKey := slices.Contains(t.PrimaryKey, c.ID)
+		switch {
+		case req.Mode == Delete && named && !inKey && !c.Nullable:
+			return errs.New(errs.NullNotAllowed, "a partial delete would make column %q NULL, and it is NOT NULL", c.Name)
+		case req.Mode != Delete && !named && !c.Nullable:
+			return errs.New(errs.MissingColumn, "a partial update may leave out nullable columns only, and %q is NOT NULL", c.Name)
+		}
+	}
+	return nil
+}
+
+// bucketRows is the rows of a batch that go to one bucket.
+type bucketRows struct {
+	bucket uint16
+	rows   []int32
+}
+
+// split gives each row its bucket (R4). Rows whose change type is -U are left out.
+func (r *Router) split(req *WriteRequest) ([]bucketRows, error) {
+	t := req.Table
+	n := req.Rows.Len()
+	all := make([]int32, 0, n)
+	for i := range n {
+		if req.Rows.Changes == nil || req.Rows.Changes[i] != millrace.UpdateBefore {
+			all = append(all, int32(i))
+		}
+	}
+	if len(all) == 0 {
+		return nil, nil
+	}
+	if len(t.BucketKey) == 0 {
+		return []bucketRows{{bucket: r.spread.bucket(req), rows: all}}, nil
+	}
+	if t.Buckets == 1 {
+		return []bucketRows{{rows: all}}, nil
+	}
+	cols := columnIndexes(req.Rows.Columns, t.BucketKey)
+	buckets := row.NewBucketer(t.Columns(t.BucketKey), t.Buckets).Buckets(req.Rows.Record, cols, nil)
+	counts := make([]int, t.Buckets)
+	for _, i := range all {
+		counts[buckets[i]]++
+	}
+	byBucket := make([][]int32, t.Buckets)
+	for _, i := range all {
+		b := buckets[i]
+		if byBucket[b] == nil {
+			byBucket[b] = make([]int32, 0, counts[b])
+		}
+		byBucket[b] = append(byBucket[b], i)
+	}
+	var out []bucketRows
+	for b, rows := range byBucket {
+		if rows != nil {
+			out = append(out, bucketRows{bucket: uint16(b), rows: rows})
+		}
+	}
+	return out, nil
+}
+
+// columnIndexes are the positions of columns in a list of them.
+func columnIndexes(cols []millrace.Column, ids []millrace.ColumnID) []int {
+	out := make([]int, len(ids))
+	for i, id := range ids {
+		out[i] = slices.IndexFunc(cols, func(c millrace.Column) bool { return c.ID == id })
+	}
+	return out
+}
+
+// spreader gives the batches of tables without a bucket key their buckets in turn.
+type spreader struct {
+	next sync.Map // millrace.TableID → *atomic.Uint32
+}
+
+func (s *spreader) bucket(req *WriteRequest) uint16 {
+	if req.Writer != nil {
+		return row.SpreadBucket(req.Writer.scope(), req.Writer.Seq, req.Table.Buckets)
+	}
+	c, ok := s.next.Load(req.Table.ID)
+	if !ok {
+		c, _ = s.next.LoadOrStore(req.Table.ID, &atomic.Uint32{})
+	}
+	return uint16((c.(*atomic.Uint32).Add(1) - 1) % uint32(req.Table.Buckets))
+}
+
+// scope names a writer for a bucket: who it is, and what it calls itself.
+func (w *WriterSequence) scope() string {
+	return fmt.Sprintf("%d:%s%s", len(w.Principal), w.Principal, w.ID)
+}

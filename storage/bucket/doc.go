@@ -1,0 +1,23 @@
+// Package bucket keeps the log of one bucket: a tail of recent batches in memory
+// and segment files before it, read as one sequence of records.
+//
+// It leaves to others: when a batch may be appended (package shard: only what the
+// shard's write-ahead log holds durably), the formats (package segment), and the
+// rows of keyed state (package kv).
+//
+// Invariants:
+//
+//	B1  A [View] is immutable and covers [Start, End) without a hole: files, then
+//	    the tail; a batch is in one of them.
+//	B2  The tail can be lost: it is in the write-ahead log, or in the shard's last
+//	    checkpoint, until Sync has made durable the file that took it over.
+//	B3  Times never go back within a bucket.
+//	B4  A record group that must stay together (-U and its +U) lies in one batch.
+//
+// Files: `<base offset, 20 digits>.seg` in the bucket's directory, each beginning
+// where the one before ends. A file that was open when the process ended is never
+// appended to again.
+//
+// Append has one caller at a time; so have Flush, Sync and Drop together. Views
+// may be taken and read by anyone at any time.
+package bucket

@@ -1,0 +1,91 @@
+package bucket
+
+import (
+	"sort"
+
+	millrace "github.com/millrace/millrace"
+	"github.com/millrace/millrace/errs"
+	"github.com/millrace/millrace/storage/segment"
+)
+
+// Batch is a stored batch, opened. Release it when its columns have been read.
+type Batch struct {
+	Header  segment.BatchHeader
+	Payload *segment.Payload
+	file    *segment.File // nil for the tail
+}
+
+// Release lets go of the batch's file.
+func (b *Batch) Release() error {
+	if b.file == nil {
+		return nil
+	}
+	f := b.file
+	b.file = nil
+	return f.Close()
+}
+
+// At opens the batch of the view that holds an offset in [Start, End).
+func (l *Log) At(v *View, off millrace.Offset) (*Batch, error) {
+	if off < v.Start || off >= v.End {
+		return nil, errs.New(errs.OffsetOutOfRange, "offset %d of bucket %s is outside [%d, %d)", off, l.id, v.Start, v.End)
+	}
+	if off >= v.tailStart() {
+		i := sort.Search(len(v.tail), func(i int) bool { return v.tail[i].Header.End() > off })
+		p, err := segment.OpenBytes(v.tail[i].Payload)
+		if err != nil {
+			return nil, err
+		}
+		return &Batch{Header: v.tail[i].Header, Payload: p}, nil
+	}
+	i := sort.Search(len(v.files), func(i int) bool { return v.files[i].ID().Base > off }) - 1
+	f := v.files[i]
+	if !l.retain(f) {
+		return nil, errs.New(errs.OffsetOutOfRange, "offset %d of bucket %s is no longer kept", off, l.id)
+	}
+	refs := f.Batches()
+	p, h, err := f.Payload(refs[f.Find(off)])
+	if err != nil {
+		if cerr := f.Close(); cerr != nil {
+			return nil, cerr
+		}
+		return nil, err
+	}
+	return &Batch{Header: *h, Payload: p, file: f}, nil
+}
+
+// retain adds a use of the file, unless the log has let go of it.
+func (l *Log) retain(f *segment.File) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, g := range l.view.Load().files {
+		if g == f {
+			f.Retain()
+			return true
+		}
+	}
+	return false
+}
+
+// OffsetAt is the first record at or after a time (µs); End when there is none.
+func (l *Log) OffsetAt(v *View, micros int64) (millrace.Offset, error) {
+	for _, f := range v.files {
+		refs := f.Batches()
+		i := f.FindTime(micros)
+		if i == len(refs) || refs[i].Base >= v.tailStart() {
+			continue
+		}
+		b, err := l.At(v, refs[i].Base)
+		if err != nil {
+			return 0, err
+		}
+		off := b.Header.Base + millrace.Offset(b.Header.FirstRowAtOrAfter(micros))
+		return max(off, v.Start), b.Release()
+	}
+	i := sort.Search(len(v.tail), func(i int) bool { return v.tail[i].Header.MaxTime() >= micros })
+	if i == len(v.tail) {
+		return v.End, nil
+	}
+	h := &v.tail[i].Header
+	return max(h.Base+millrace.Offset(h.FirstRowAtOrAfter(micros)), v.Start), nil
+}

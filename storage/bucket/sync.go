@@ -1,0 +1,134 @@
+package bucket
+
+import (
+	"errors"
+	"fmt"
+
+	millrace "github.com/millrace/millrace"
+	"github.com/millrace/millrace/errs"
+	"github.com/millrace/millrace/storage/segment"
+)
+
+// State is what a checkpoint keeps of a log: the files, and the tail that is in none.
+type State struct {
+	Start millrace.Offset
+	End   millrace.Offset
+	Files []FileState
+	Tail  []TailBatch
+}
+
+// FileState is a durable file, as far as it is durable.
+type FileState struct {
+	Base   millrace.Offset
+	Length int64 // bytes
+	Sealed bool
+}
+
+// Sync makes the files durable and returns what there is.
+func (l *Log) Sync() (State, error) {
+	l.flushMu.Lock()
+	defer l.flushMu.Unlock()
+	if l.broken != nil {
+		return State{}, fmt.Errorf("bucket.Sync %s: cannot be checkpointed until a restart: %w", l.id, l.broken)
+	}
+	if l.writer != nil {
+		last := l.files[len(l.files)-1]
+		if last.file.Size() != last.durable {
+			n, err := l.writer.Sync()
+			if err != nil {
+				l.broken = err
+				return State{}, fmt.Errorf("bucket.Sync %s: %w", l.id, err)
+			}
+			last.durable = n
+		}
+	}
+	v := l.View()
+	st := State{Start: v.Start, End: v.End, Tail: v.tail}
+	for _, f := range l.files {
+		if f.file.End() > f.file.ID().Base {
+			st.Files = append(st.Files, FileState{Base: f.file.ID().Base, Length: f.durable, Sealed: f.sealed})
+		}
+	}
+	return st, nil
+}
+
+// Restore opens the files of a state and makes the log of them and the tail.
+func Restore(id millrace.BucketID, st State, o Options) (_ *Log, err error) {
+	l := New(id, st.Start, o)
+	v := View{Start: st.Start, End: st.Start}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, l.Close())
+		}
+	}()
+	for i, fs := range st.Files {
+		fid := segment.FileID{Cluster: o.Cluster, Bucket: id, Base: fs.Base}
+		var f *segment.File
+		if fs.Sealed {
+			f, err = segment.OpenSealed(o.FS, o.Dir, fid)
+		} else {
+			f, err = segment.OpenUnsealed(o.FS, o.Dir, fid, fs.Length)
+		}
+		if err != nil {
+			return nil, err
+		}
+		l.files = append(l.files, &logFile{file: f, durable: fs.Length, sealed: fs.Sealed})
+		v.files = append(v.files, f)
+		if i > 0 && fs.Base != v.End {
+			return nil, holeError(id, v.End, fs.Base)
+		}
+		v.End = f.End()
+	}
+	l.dirMade = len(st.Files) > 0
+	l.view.Store(&v)
+	for _, b := range st.Tail {
+		if b.Header.Base != l.View().End {
+			return nil, holeError(id, l.View().End, b.Header.Base)
+		}
+		l.Append(b)
+	}
+	return l, nil
+}
+
+// Close lets go of the files.
+func (l *Log) Close() error {
+	l.flushMu.Lock()
+	defer l.flushMu.Unlock()
+	return l.closeFilesLocked()
+}
+
+// REQUIRES: flushMu is held.
+func (l *Log) closeFilesLocked() error {
+	var err error
+	if l.writer != nil {
+		err = l.writer.Close()
+		l.writer = nil
+	}
+	l.mu.Lock()
+	v := *l.view.Load()
+	v.files = nil
+	v.Start = v.tailStart()
+	l.view.Store(&v)
+	l.mu.Unlock()
+	for _, f := range l.files {
+		err = errors.Join(err, f.file.Close())
+	}
+	l.files = nil
+	l.dropped = true
+	return err
+}
+
+// Drop closes and removes the bucket's files. Readers that have one open read on.
+func (l *Log) Drop() error {
+	l.flushMu.Lock()
+	defer l.flushMu.Unlock()
+	err := l.closeFilesLocked()
+	if l.dirMade {
+		err = errors.Join(err, l.o.FS.RemoveAll(l.o.Dir))
+	}
+	return err
+}
+
+func holeError(id millrace.BucketID, end, base millrace.Offset) error {
+	return errs.New(errs.CorruptData, "the log of bucket %s has a hole: after offset %d comes %d", id, end, base)
+}

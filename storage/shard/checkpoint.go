@@ -1,0 +1,153 @@
+package shard
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"path"
+
+	"github.com/cockroachdb/pebble/v2/vfs"
+
+	"github.com/millrace/millrace/errs"
+	"github.com/millrace/millrace/storage/bucket"
+)
+
+const (
+	// In a checkpoint, tails at least this large go to segment files; smaller ones
+	// of all buckets go together into one tails file, which is written anew each time.
+	tailToSegmentBytes = 256 << 10
+	// A tails file holds at most about this much; beyond it the largest tails go to segments.
+	tailsFileBytes = 16 << 20
+)
+
+// checkpoint makes everything applied so far durable outside the log, publishes a
+// manifest that says so, and lets the log be purged (S5).
+func (s *Shard) checkpoint(ctx context.Context) error {
+	at := s.applied.Load()
+	if at == nil || at.lsn <= s.manifest.lsn {
+		return nil
+	}
+	started := s.o.Clock.Now()
+	logged := s.sinceBytes.Swap(0)
+	err := s.writeCheckpoint(ctx, at)
+	if err != nil {
+		s.sinceBytes.Add(logged)
+		return err
+	}
+	s.o.Metrics.checkpointSeconds.Observe(s.o.Clock.Now().Sub(started).Seconds())
+	s.o.Logger.Debug("checkpoint", slog.Int("shard", int(s.o.ID)), slog.Uint64("lsn", uint64(at.lsn)), slog.Int64("log_bytes", logged))
+	return nil
+}
+
+func (s *Shard) writeCheckpoint(ctx context.Context, at *appliedAt) error {
+	// What is read from here on holds at least all up to at.lsn; what it holds
+	// beyond is skipped when the log is replayed.
+	m := &Manifest{
+		Cluster: s.o.Cluster[:], Shard: s.o.ID, Number: s.manifest.number + 1,
+		LSN: at.lsn, Tail: at.tail, FeatureLevel: FeatureLevel,
+	}
+	s.bucketsMu.RLock()
+	for _, t := range s.tables {
+		m.addTable(t)
+	}
+	s.bucketsMu.RUnlock()
+
+	all := s.allBuckets()
+	if err := s.flushForCheckpoint(all); err != nil {
+		return err
+	}
+	var tails []bucket.TailBatch
+	for _, b := range all {
+		st, err := b.log.Sync()
+		if err != nil {
+			return err
+		}
+		if s.bucket(b.id) == nil {
+			continue // dropped meanwhile
+		}
+		tails = append(tails, st.Tail...)
+		m.Buckets = append(m.Buckets, BucketManifest{ID: b.id, Start: st.Start, End: st.End, Files: st.Files})
+	}
+	s.o.Hook("checkpoint:segments")
+	var err error
+	if m.Tails, err = writeTails(s.o.FS, s.o.Dir, m.Number, tails); err != nil {
+		return err
+	}
+	if err := s.kv.Flush(); err != nil {
+		return err
+	}
+	s.o.Hook("checkpoint:state")
+	if err := writeManifest(s.o.FS, s.o.Dir, m); err != nil {
+		return err
+	}
+	s.o.Hook("checkpoint:manifest")
+	older := s.manifest.number
+	s.manifest = manifestInfo{number: m.Number, lsn: m.LSN}
+	if err := s.log.Purge(ctx, at.lsn); err != nil {
+		return fmt.Errorf("shard.checkpoint: purge: %w", err)
+	}
+	s.o.Hook("checkpoint:purged")
+	return s.removeManifestsBefore(older)
+}
+
+// flushForCheckpoint moves large tails to segments, and the largest of the others
+// until what is left fits a tails file.
+func (s *Shard) flushForCheckpoint(all []*bucketState) error {
+	var left int64
+	for _, b := range all {
+		n := b.log.View().TailBytes()
+		if n >= tailToSegmentBytes || left+n > tailsFileBytes {
+			if err := s.flushBucket(b); err != nil {
+				return err
+			}
+			n = b.log.View().TailBytes()
+		}
+		left += n
+	}
+	return nil
+}
+
+// removeManifestsBefore removes superseded manifests and tails, but for the one
+// with the given number, which is kept for a person to look at.
+func (s *Shard) removeManifestsBefore(number uint64) error {
+	names, err := s.o.FS.List(s.o.Dir)
+	if err != nil {
+		return fmt.Errorf("shard.checkpoint: %w", err)
+	}
+	for _, name := range names {
+		if _, n, ok := parseNumbered(name); ok && n < number {
+			if err := s.o.FS.Remove(path.Join(s.o.Dir, name)); err != nil {
+				return fmt.Errorf("shard.checkpoint: %w", err)
+			}
+		}
+	}
+	return nil
+}
+
+// publishFile makes a file appear whole and durable under its name, or not at all.
+func publishFile(fs vfs.FS, dir, name string, write func(f vfs.File) error) error {
+	tmp := path.Join(dir, name+".tmp")
+	f, err := fs.Create(tmp, vfs.WriteCategoryUnspecified)
+	if err != nil {
+		return err
+	}
+	err = write(f)
+	if err == nil {
+		err = f.Sync()
+	}
+	if cerr := f.Close(); err == nil {
+		err = cerr
+	}
+	if err != nil {
+		return fmt.Errorf("%s: %w", tmp, err)
+	}
+	if err := fs.Rename(tmp, path.Join(dir, name)); err != nil {
+		return err
+	}
+	return bucket.SyncDir(fs, dir)
+}
+
+func corrupt(file string, format string, args ...any) error {
+	return errs.New(errs.CorruptData, "%s: %s", file, fmt.Sprintf(format, args...))
+}
+

@@ -1,0 +1,34 @@
+// Package shard is the owner of one shard: it takes writes, decides what they
+// change, makes that durable in the write-ahead log, applies it to state and
+// bucket logs, and answers; it serves lookups, snapshots and log views; it takes
+// checkpoints and recovers from them.
+//
+// It leaves to others: the write-ahead log (package wal, through [wal.Log]), the
+// stores (kv, bucket, segment), which shard a bucket belongs to and what a request
+// means (package router).
+//
+// Life of a write: [Shard.Write] queues an [Op] → the loop gathers ops into a
+// group while the group before is in flight, checks sequences, merges rows
+// against the state as of what was prepared before (prepare.go) → one append to
+// the log (commit.go) → apply: one kv batch, then the bucket logs, then the
+// answers (apply.go).
+//
+// Invariants:
+//
+//	S1  What is not durable in the log is neither in the state nor in a bucket log,
+//	    and is seen by nobody.
+//	S2  State, bucket metas, writer windows and the applied LSN change together.
+//	S3  A snapshot's rows are the fold of the changelog up to its offsets: the kv
+//	    batch and the bucket logs change under applyMu.
+//	S4  An append that fails leaves nothing: offsets, times, rows and writers go
+//	    back to what is applied.
+//	S5  The log is purged up to an LSN only when a published manifest covers it.
+//	S6  Answers leave in the order of the log.
+//
+// Files, below the shard's directory: state/ (Pebble), segments/<table>/<partition>/<bucket>/,
+// manifest-<20 digits> (the two newest), tails-<20 digits> (that of each manifest).
+//
+// Two goroutines: the loop, which alone touches groups and what is prepared, and
+// the flush loop, which alone moves tails and takes checkpoints. Lock order:
+// applyMu, bucketsMu, the locks of a bucket's log.
+package shard

@@ -1,0 +1,164 @@
+package shard
+
+import (
+	"encoding/binary"
+	"encoding/json"
+	"fmt"
+
+	millrace "github.com/millrace/millrace"
+)
+
+// A data entry holds what one group of requests added to one bucket
+// (docs/formats/entries.md), little endian:
+//
+//	u8   version (1)
+//	u32  table · u32 partition · u16 bucket
+//	i64  base offset · i64 time µs
+//	u16  writers, each: u16 n, n bytes scope · u64 epoch · u64 seq · u32 first (from base) · u32 records
+//	u16  payloads, each: u32 records · u32 length · bytes (docs/formats/segment.md, payload)
+//
+// The record's checksum covers it; damage inside is a bug or a forged log.
+const dataVersion = 1
+
+// dataEntry is a data entry decoded; it points into the entry's bytes.
+type dataEntry struct {
+	bucket   millrace.BucketID
+	base     millrace.Offset
+	time     int64
+	writers  []entryWriter
+	payloads []entryPayload
+}
+
+type entryWriter struct {
+	scope          string
+	epoch, seq     uint64
+	first, records uint32
+}
+
+type entryPayload struct {
+	records uint32
+	bytes   []byte
+}
+
+func (d *dataEntry) encode() []byte {
+	n := 1 + 10 + 16 + 4
+	for _, w := range d.writers {
+		n += 2 + len(w.scope) + 24
+	}
+	for _, p := range d.payloads {
+		n += 8 + len(p.bytes)
+	}
+	b := make([]byte, 0, n)
+	b = append(b, dataVersion)
+	b = binary.LittleEndian.AppendUint32(b, uint32(d.bucket.Table))
+	b = binary.LittleEndian.AppendUint32(b, uint32(d.bucket.Partition))
+	b = binary.LittleEndian.AppendUint16(b, d.bucket.Bucket)
+	b = binary.LittleEndian.AppendUint64(b, uint64(d.base))
+	b = binary.LittleEndian.AppendUint64(b, uint64(d.time))
+	b = binary.LittleEndian.AppendUint16(b, uint16(len(d.writers)))
+	for _, w := range d.writers {
+		b = binary.LittleEndian.AppendUint16(b, uint16(len(w.scope)))
+		b = append(b, w.scope...)
+		b = binary.LittleEndian.AppendUint64(b, w.epoch)
+		b = binary.LittleEndian.AppendUint64(b, w.seq)
+		b = binary.LittleEndian.AppendUint32(b, w.first)
+		b = binary.LittleEndian.AppendUint32(b, w.records)
+	}
+	b = binary.LittleEndian.AppendUint16(b, uint16(len(d.payloads)))
+	for i, p := range d.payloads {
+		b = binary.LittleEndian.AppendUint32(b, p.records)
+		b = binary.LittleEndian.AppendUint32(b, uint32(len(p.bytes)))
+		b = append(b, p.bytes...)
+		// The tail keeps the entry's bytes, not the encoder's buffer.
+		d.payloads[i].bytes = b[len(b)-len(p.bytes) : len(b) : len(b)]
+	}
+	return b
+}
+
+func (d *dataEntry) records() int64 {
+	var n int64
+	for _, p := range d.payloads {
+		n += int64(p.records)
+	}
+	return n
+}
+
+// cursor reads fields one after the other; a short input sets bad and reads zeros.
+type cursor struct {
+	b   []byte
+	bad bool
+}
+
+func (c *cursor) take(n int) []byte {
+	if c.bad || n < 0 || n > len(c.b) {
+		c.bad = true
+		return nil
+	}
+	p := c.b[:n:n]
+	c.b = c.b[n:]
+	return p
+}
+
+func (c *cursor) uint(n int) uint64 {
+	var x uint64
+	for i, v := range c.take(n) {
+		x |= uint64(v) << (8 * i)
+	}
+	return x
+}
+
+func decodeData(b []byte) (*dataEntry, error) {
+	c := &cursor{b: b}
+	if v := c.uint(1); v != dataVersion {
+		return nil, fmt.Errorf("a data entry of version %d cannot be read", v)
+	}
+	d := &dataEntry{}
+	d.bucket = millrace.BucketID{
+		Table:     millrace.TableID(c.uint(4)),
+		Partition: millrace.PartitionID(c.uint(4)),
+		Bucket:    uint16(c.uint(2)),
+	}
+	d.base = millrace.Offset(c.uint(8))
+	d.time = int64(c.uint(8))
+	for range c.uint(2) {
+		w := entryWriter{scope: string(c.take(int(c.uint(2))))}
+		w.epoch, w.seq = c.uint(8), c.uint(8)
+		w.first, w.records = uint32(c.uint(4)), uint32(c.uint(4))
+		if c.bad {
+			break
+		}
+		d.writers = append(d.writers, w)
+	}
+	for range c.uint(2) {
+		p := entryPayload{records: uint32(c.uint(4))}
+		p.bytes = c.take(int(c.uint(4)))
+		if c.bad {
+			break
+		}
+		d.payloads = append(d.payloads, p)
+	}
+	if c.bad || len(c.b) != 0 || d.base < 0 {
+		return nil, fmt.Errorf("a data entry of %d bytes cannot be read", len(b))
+	}
+	return d, nil
+}
+
+// openEntry opens buckets and makes a table's schema known to the shard: JSON, so
+// that descriptors may grow.
+type openEntry struct {
+	Buckets []millrace.BucketID `json:"buckets"`
+	Table   *millrace.Table     `json:"table,omitempty"`
+}
+
+// dropEntry drops all buckets of a table in this shard.
+type dropEntry struct {
+	Table millrace.TableID `json:"table"`
+}
+
+func encodeJSON(v any) []byte {
+	b, err := json.Marshal(v)
+	if err != nil {
+		panic(fmt.Sprintf("shard: %T does not encode: %v", v, err))
+	}
+	return b
+}

@@ -1,0 +1,79 @@
+package shard
+
+import (
+	millrace "github.com/millrace/millrace"
+)
+
+// OpKind says what a row of an Op does.
+type OpKind uint8
+
+// The kinds of rows.
+const (
+	Upsert OpKind = iota
+	Delete
+)
+
+// Op is one write to one bucket: the rows of a batch that belong there, parsed,
+// checked and encoded by the front. It is atomic. The shard keeps the slices
+// until the answer, then lets go of them.
+//
+// A log table's Op has Columns, or Rows alone (few rows: a columnar batch of one
+// row is ten times its values). A keyed table's has Keys and Rows.
+type Op struct {
+	Bucket millrace.BucketID
+	// Table is the descriptor the rows were encoded with.
+	Table *millrace.Table
+
+	// Columns are encoded columnar payloads, in order, with their record counts.
+	Columns []Encoded
+
+	// Rows are compact rows of Table.Schema; nil for a whole delete.
+	Rows [][]byte
+	// Keys are the primary keys, by row.AppendKey.
+	Keys [][]byte
+	// Kinds are by row; nil when all are Upsert.
+	Kinds []OpKind
+	// Set says for each column of the schema whether the rows carry it; nil when
+	// the rows are whole. With Delete, the set columns become NULL.
+	Set []bool
+
+	// Writer numbers the batch; nil when it is not numbered.
+	Writer *Sequence
+}
+
+// Encoded is an encoded payload and its record count.
+type Encoded struct {
+	Payload []byte
+	Records int
+}
+
+// Result says where a write's records are: [Start, End), empty when the write
+// changed nothing.
+type Result struct {
+	Start, End millrace.Offset
+	// Duplicate says that the batch had been taken before; it was not written
+	// again. Start and End are NoOffset when the first offsets are forgotten.
+	Duplicate bool
+}
+
+// bytes is about what the op holds in memory.
+func (o *Op) bytes() int64 {
+	n := 256
+	for _, c := range o.Columns {
+		n += len(c.Payload)
+	}
+	for _, r := range o.Rows {
+		n += len(r) + 48
+	}
+	for _, k := range o.Keys {
+		n += len(k)
+	}
+	return int64(n)
+}
+
+func (o *Op) kind(i int) OpKind {
+	if o.Kinds == nil {
+		return Upsert
+	}
+	return o.Kinds[i]
+}

@@ -1,0 +1,117 @@
+package shard
+
+import (
+	"context"
+	"sync"
+
+	millrace "github.com/millrace/millrace"
+	"github.com/millrace/millrace/storage/bucket"
+	"github.com/millrace/millrace/storage/segment"
+)
+
+// Log is a bucket's log and its view as of now; nil when nothing was ever written
+// to the bucket: its log is empty and begins at 0.
+func (s *Shard) Log(id millrace.BucketID) (*bucket.Log, *bucket.View, error) {
+	if err := s.Err(); err != nil {
+		return nil, nil, err
+	}
+	b := s.bucket(id)
+	if b == nil {
+		return nil, nil, nil
+	}
+	return b.log, b.log.View(), nil
+}
+
+// Schemas finds the schemas of a table, for reading what is stored.
+func (s *Shard) Schemas(id millrace.TableID) segment.Schemas {
+	t := s.knownTable(id)
+	if t == nil {
+		return func(millrace.SchemaID) *millrace.Schema { return nil }
+	}
+	return t.schema
+}
+
+// Lookup reads the current rows with the given primary keys (row.AppendKey): a
+// compact row each, nil where there is none.
+func (s *Shard) Lookup(ctx context.Context, id millrace.BucketID, primaryKeys [][]byte) ([][]byte, error) {
+	if err := s.Err(); err != nil {
+		return nil, err
+	}
+	out := make([][]byte, len(primaryKeys))
+	var scratch []byte
+	for i, k := range primaryKeys {
+		if i%256 == 255 && ctx.Err() != nil {
+			return nil, ctx.Err()
+		}
+		var err error
+		if out[i], scratch, err = s.kv.Row(id, k, scratch); err != nil {
+			return nil, err
+		}
+	}
+	return out, nil
+}
+
+// Rows is the number of rows of keyed state in a bucket.
+func (s *Shard) Rows(id millrace.BucketID) (int64, error) {
+	if err := s.Err(); err != nil {
+		return 0, err
+	}
+	m, err := s.kv.Meta(id)
+	return m.Rows, err
+}
+
+// Subscription tells its holder that some of its buckets may have new records.
+type Subscription struct {
+	// C receives after a change; several changes may give one receive.
+	C    chan struct{}
+	of   *subscribers
+	ids  []millrace.BucketID
+	once sync.Once
+}
+
+// subscribers are those who wait for changes, by bucket.
+type subscribers struct {
+	mu       sync.Mutex
+	byBucket map[millrace.BucketID]map[*Subscription]struct{}
+}
+
+func (t *subscribers) init() {
+	t.byBucket = map[millrace.BucketID]map[*Subscription]struct{}{}
+}
+
+func (t *subscribers) notify(id millrace.BucketID) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for sub := range t.byBucket[id] {
+		wake(sub.C)
+	}
+}
+
+// Subscribe wakes c (capacity 1) after records were appended to one of the
+// buckets, or its table was dropped. The caller closes the subscription.
+func (s *Shard) Subscribe(c chan struct{}, ids []millrace.BucketID) *Subscription {
+	sub := &Subscription{C: c, of: &s.subs, ids: ids}
+	s.subs.mu.Lock()
+	defer s.subs.mu.Unlock()
+	for _, id := range ids {
+		if s.subs.byBucket[id] == nil {
+			s.subs.byBucket[id] = map[*Subscription]struct{}{}
+		}
+		s.subs.byBucket[id][sub] = struct{}{}
+	}
+	return sub
+}
+
+// Close ends the subscription.
+func (sub *Subscription) Close() {
+	sub.once.Do(func() {
+		sub.of.mu.Lock()
+		defer sub.of.mu.Unlock()
+		for _, id := range sub.ids {
+			delete(sub.of.byBucket[id], sub)
+			if len(sub.of.byBucket[id]) == 0 {
+				delete(sub.of.byBucket, id)
+			}
+		}
+	})
+}

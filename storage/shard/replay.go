@@ -1,0 +1,250 @@
+package shard
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+
+	millrace "github.com/millrace/millrace"
+	"github.com/millrace/millrace/errs"
+	"github.com/millrace/millrace/storage/bucket"
+	"github.com/millrace/millrace/storage/kv"
+	"github.com/millrace/millrace/storage/segment"
+	"github.com/millrace/millrace/storage/wal"
+)
+
+// replayer applies the log after a manifest.
+type replayer struct {
+	s       *Shard
+	applied millrace.LSN // what the state holds already
+	batch   *kv.Batch
+	lsn     millrace.LSN // of the entries in batch
+	key     []byte
+	writers map[writerRef]*kv.Writer // as of batch
+}
+
+func (s *Shard) replay(ctx context.Context, after, applied millrace.LSN) error {
+	r := &replayer{s: s, applied: applied, lsn: after, writers: map[writerRef]*kv.Writer{}}
+	err := s.log.Replay(ctx, after, r.entry)
+	if err == nil {
+		err = r.commit()
+	}
+	if err != nil {
+		return fmt.Errorf("shard %d: replay: %w", s.o.ID, err)
+	}
+	return nil
+}
+
+const replayBatchBytes = 4 << 20
+
+func (r *replayer) entry(lsn millrace.LSN, _ millrace.Epoch, e wal.Entry) error {
+	if lsn != r.lsn && r.batch != nil && r.batch.Len() > replayBatchBytes {
+		if err := r.commit(); err != nil {
+			return err
+		}
+	}
+	r.lsn = lsn
+	r.s.sinceBytes.Add(int64(len(e.Data)))
+	switch e.Kind {
+	case wal.Data:
+		return r.data(e.Data)
+	case wal.BucketOpen:
+		return r.open(e.Data)
+	case wal.BucketDrop:
+		return r.drop(e.Data)
+	}
+	return nil // epochs and no-ops change nothing here
+}
+
+func (r *replayer) commit() error {
+	if r.batch == nil {
+		return nil
+	}
+	b := r.batch
+	r.batch = nil
+	clear(r.writers)
+	return b.Commit(r.lsn)
+}
+
+// state is the batch for changes of state by the record at hand; nil when the
+// state has them already.
+func (r *replayer) state() *kv.Batch {
+	if r.lsn <= r.applied {
+		return nil
+	}
+	if r.batch == nil {
+		r.batch = r.s.kv.NewBatch()
+	}
+	return r.batch
+}
+
+func (r *replayer) open(data []byte) error {
+	var o openEntry
+	if err := json.Unmarshal(data, &o); err != nil {
+		return errs.Wrap(errs.CorruptData, "bucket-open entry", err)
+	}
+	if o.Table != nil {
+		if r.s.tables[o.Table.ID] == nil {
+			r.s.tables[o.Table.ID] = &tableState{schemas: map[millrace.SchemaID]*millrace.Schema{}}
+		}
+		r.s.tables[o.Table.ID].learn(o.Table)
+	}
+	for _, id := range o.Buckets {
+		if r.s.buckets[id] != nil {
+			continue
+		}
+		if r.s.tables[id.Table] == nil {
+			return errs.New(errs.CorruptData, "bucket %s opens in a table that no entry describes", id)
+		}
+		if err := r.s.addRecovered(id, bucket.New(id, 0, r.s.bucketOptions(id))); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (r *replayer) drop(data []byte) error {
+	var d dropEntry
+	if err := json.Unmarshal(data, &d); err != nil {
+		return errs.Wrap(errs.CorruptData, "bucket-drop entry", err)
+	}
+	var dropped []*bucketState
+	for _, b := range r.s.buckets {
+		if b.id.Table == d.Table {
+			dropped = append(dropped, b)
+			if batch := r.state(); batch != nil {
+				if err := batch.DropBucket(b.id); err != nil {
+					return err
+				}
+			}
+		}
+	}
+	r.s.removeDropped(dropped)
+	return nil
+}
+
+func (r *replayer) data(data []byte) error {
+	e, err := decodeData(data)
+	if err != nil {
+		return errs.Wrap(errs.CorruptData, "data entry", err)
+	}
+	b := r.s.buckets[e.bucket]
+	if b == nil {
+		return errs.New(errs.CorruptData, "record %d writes to bucket %s, which no entry opened", r.lsn, e.bucket)
+	}
+	tails, err := stamp(e.bucket, e)
+	if err != nil {
+		return err
+	}
+	for _, t := range tails {
+		end := b.log.View().End
+		if t.Header.End() <= end {
+			continue // a segment file has it
+		}
+		if t.Header.Base != end {
+			return errs.New(errs.CorruptData, "record %d continues bucket %s at offset %d, and the log of the bucket ends at %d", r.lsn, e.bucket, t.Header.Base, end)
+		}
+		t.Payload = bytes.Clone(t.Payload) // an entry's bytes are the log's
+		b.log.Append(t)
+		r.s.tailBytes.Add(int64(len(t.Payload)))
+	}
+	if err := r.stateOf(b, e); err != nil {
+		return err
+	}
+	if r.s.tailBytes.Load() > r.s.o.TailBytes || b.log.View().TailBytes() > r.s.o.BucketTailBytes {
+		return r.s.flushTails()
+	}
+	return nil
+}
+
+// stateOf applies a data entry to the state, unless the state has it already.
+func (r *replayer) stateOf(b *bucketState, e *dataEntry) error {
+	batch := r.state()
+	if batch == nil {
+		return nil
+	}
+	if b.done.Next != e.base {
+		return errs.New(errs.CorruptData, "record %d continues bucket %s at offset %d, and its state stands at %d", r.lsn, e.bucket, e.base, b.done.Next)
+	}
+	if b.table.Keyed() {
+		for _, p := range e.payloads {
+			if err := r.rows(batch, b, p.bytes); err != nil {
+				return err
+			}
+		}
+	}
+	b.done.Next += millrace.Offset(e.records())
+	b.done.TimeMicros = e.time
+	if err := batch.SetMeta(b.id, b.done); err != nil {
+		return err
+	}
+	for _, w := range e.writers {
+		if err := r.writer(batch, b, e, w); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// rows applies the changes of a keyed payload to the state.
+func (r *replayer) rows(batch *kv.Batch, b *bucketState, payload []byte) error {
+	p, err := segment.OpenBytes(payload)
+	if err != nil {
+		return err
+	}
+	rows, err := p.CompactRows()
+	if err != nil {
+		return err
+	}
+	changes, err := p.Changes()
+	if err != nil {
+		return err
+	}
+	for i, row := range rows {
+		c := millrace.Insert
+		if changes != nil {
+			c = changes[i]
+		}
+		if c == millrace.UpdateBefore {
+			continue
+		}
+		key, err := b.codec.AppendKeyOfRow(r.key[:0], row, b.pk)
+		if err != nil {
+			return err
+		}
+		r.key = key
+		storeKey := kv.AppendRowKey(nil, b.id, key)
+		switch c {
+		case millrace.Delete:
+			b.done.Rows--
+			err = batch.DeleteRow(storeKey)
+		case millrace.Insert:
+			b.done.Rows++
+			err = batch.PutRow(storeKey, row)
+		default:
+			err = batch.PutRow(storeKey, row)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// writer brings a writer's window up to an entry. The batch at hand is not
+// readable, so windows that it changed are kept until it is committed.
+func (r *replayer) writer(batch *kv.Batch, b *bucketState, e *dataEntry, w entryWriter) error {
+	ref := writerRef{b.id, w.scope}
+	known, ok := r.writers[ref]
+	if !ok {
+		var err error
+		if known, err = r.s.kv.Writer(b.id, w.scope); err != nil {
+			return err
+		}
+	}
+	start := e.base + millrace.Offset(w.first)
+	known = taken(known, &Sequence{Scope: w.scope, Epoch: w.epoch, Seq: w.seq}, start, start+millrace.Offset(w.records), e.time)
+	r.writers[ref] = known
+	return batch.SetWriter(b.id, w.scope, known)
+}

@@ -1,0 +1,74 @@
+package shard
+
+import (
+	"slices"
+
+	millrace "github.com/millrace/millrace"
+	"github.com/millrace/millrace/errs"
+	"github.com/millrace/millrace/storage/kv"
+)
+
+// Sequence numbers a batch of a writer, so that a retry is recognised.
+type Sequence struct {
+	// Scope names the writer: principal, table and writer id, put together by the
+	// front; at most MaxScopeBytes.
+	Scope string
+	// Epoch fences older instances of the writer; 0 when the writer has none.
+	Epoch uint64
+	// Seq is the batch's number, from 1.
+	Seq uint64
+}
+
+// MaxScopeBytes bounds a writer's scope.
+const MaxScopeBytes = 1024
+
+// writerIdleMicros is how long a bucket remembers a writer that sends nothing.
+const writerIdleMicros = 7 * 24 * 3600 * 1e6
+
+// admit decides what becomes of a numbered batch: new (nil, nil), a duplicate
+// (the batch it repeats, or one without offsets when that is forgotten), or an
+// error. w is what the bucket knows of the writer, nil when nothing.
+func admit(w *kv.Writer, s *Sequence) (*Result, error) {
+	if w == nil {
+		return nil, nil
+	}
+	if s.Epoch < w.Epoch {
+		return nil, errs.New(errs.WriterFenced, "writer epoch %d is fenced: an instance with epoch %d has written since", s.Epoch, w.Epoch)
+	}
+	if len(w.Taken) == 0 || s.Seq > w.Taken[len(w.Taken)-1].Seq {
+		return nil, nil
+	}
+	i, found := slices.BinarySearchFunc(w.Taken, s.Seq, func(t kv.Taken, seq uint64) int {
+		switch {
+		case t.Seq < seq:
+			return -1
+		case t.Seq > seq:
+			return 1
+		}
+		return 0
+	})
+	if found {
+		return &Result{Start: w.Taken[i].Start, End: w.Taken[i].End, Duplicate: true}, nil
+	}
+	if i == 0 && len(w.Taken) == kv.WriterWindow {
+		return &Result{Start: millrace.NoOffset, End: millrace.NoOffset, Duplicate: true}, nil
+	}
+	last := w.Taken[len(w.Taken)-1].Seq
+	return nil, errs.New(errs.OutOfOrderSequence,
+		"sequence %d was never taken by this bucket, which has gone on to %d: resend unchanged batches only, in rising order", s.Seq, last)
+}
+
+// taken is w with the batch added; w itself stays as it is, since what is not
+// durable yet may be dropped.
+func taken(w *kv.Writer, s *Sequence, start, end millrace.Offset, timeMicros int64) *kv.Writer {
+	n := &kv.Writer{Epoch: s.Epoch, SeenMicros: timeMicros}
+	if w != nil {
+		keep := w.Taken
+		if len(keep) == kv.WriterWindow {
+			keep = keep[1:]
+		}
+		n.Taken = append(make([]kv.Taken, 0, len(keep)+1), keep...)
+	}
+	n.Taken = append(n.Taken, kv.Taken{Seq: s.Seq, Start: start, End: end})
+	return n
+}

@@ -1,0 +1,303 @@
+package shard
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/cockroachdb/pebble/v2"
+	"github.com/cockroachdb/pebble/v2/vfs"
+	"golang.org/x/sync/semaphore"
+
+	millrace "github.com/millrace/millrace"
+	"github.com/millrace/millrace/errs"
+	"github.com/millrace/millrace/row"
+	"github.com/millrace/millrace/storage/bucket"
+	"github.com/millrace/millrace/storage/kv"
+	"github.com/millrace/millrace/storage/segment"
+	"github.com/millrace/millrace/storage/wal"
+)
+
+// Clock tells the time.
+type Clock interface {
+	Now() time.Time
+}
+
+// Options are a shard's settings and components.
+type Options struct {
+	// Settings.
+	ID                ShardID
+	Dir               string
+	Cluster           [16]byte
+	CheckpointBytes   int64         // log bytes that trigger a checkpoint; default 64 MiB
+	CheckpointEvery   time.Duration // age that triggers one; default 60 s
+	SealBytes         int64         // size at which a segment file is sealed; default 64 MiB
+	TailBytes         int64         // batches kept in memory before they are moved to segments; default 32 MiB
+	BucketTailBytes   int64         // the same for one bucket; default 4 MiB
+	QueueBytes        int64         // writes waiting; default 64 MiB
+	MemTableBytes     uint64        // of the state store; default 32 MiB
+	Codec             segment.Codec
+	MaxSnapshots      int           // snapshots held for readers; default 256
+	// Components.
+	FS      vfs.FS
+	Log     wal.Log
+	Cache   *pebble.Cache
+	Clock   Clock
+	Logger  *slog.Logger
+	Metrics *Metrics
+	// Hook is called at named points of the write and checkpoint path, so that
+	// tests can stop there; nil in production.
+	Hook func(point string)
+}
+
+// ShardID is millrace.ShardID.
+type ShardID = millrace.ShardID
+
+func (o *Options) ensureDefaults() {
+	def := func(p *int64, v int64) {
+		if *p == 0 {
+			*p = v
+		}
+	}
+	def(&o.CheckpointBytes, 64<<20)
+	def(&o.SealBytes, 64<<20)
+	def(&o.TailBytes, 32<<20)
+	def(&o.BucketTailBytes, 4<<20)
+	def(&o.QueueBytes, 64<<20)
+	if o.CheckpointEvery == 0 {
+		o.CheckpointEvery = time.Minute
+	}
+	if o.MaxSnapshots == 0 {
+		o.MaxSnapshots = 256
+	}
+	if o.Hook == nil {
+		o.Hook = func(string) {}
+	}
+}
+
+// Shard is an open shard.
+type Shard struct {
+	o   Options
+	kv  *kv.Store
+	log wal.Log
+
+	queue     chan *pending
+	queueRoom *semaphore.Weighted
+
+	// The loop's own.
+	scratch  []byte
+	inFlight *group
+	unborn   map[millrace.BucketID]*bucketState // opened by a group that is not applied yet
+
+	// applyMu is held for writing while a group is applied, for reading while a
+	// snapshot is taken.
+	applyMu sync.RWMutex
+
+	bucketsMu sync.RWMutex
+	buckets   map[millrace.BucketID]*bucketState
+	tables    map[millrace.TableID]*tableState
+
+	tailBytes atomic.Int64
+	applied   atomic.Pointer[appliedAt]
+	unflushed chan struct{} // wakes the flusher; capacity 1
+	flushed   chan struct{} // wakes a loop that waits for room; capacity 1
+
+	manifest   manifestInfo // the flush loop's own
+	sinceBytes atomic.Int64 // logged since the last checkpoint
+	checkNow   chan chan error
+
+	snapshots snapshotTable
+	subs      subscribers
+
+	failure  atomic.Pointer[error] // why the shard serves nothing any more
+	draining atomic.Bool
+	cancel   context.CancelFunc
+	wg       sync.WaitGroup
+	loopDone chan struct{}
+}
+
+// appliedAt is where the log stands, as applied.
+type appliedAt struct {
+	lsn  millrace.LSN
+	tail wal.Tail
+}
+
+// tableState is what a shard knows of a table: its schemas.
+type tableState struct {
+	mu      sync.RWMutex
+	table   *millrace.Table // the newest descriptor
+	schemas map[millrace.SchemaID]*millrace.Schema
+}
+
+func (t *tableState) schema(id millrace.SchemaID) *millrace.Schema {
+	t.mu.RLock()
+	defer t.mu.RUnlock()
+	return t.schemas[id]
+}
+
+func (t *tableState) learn(d *millrace.Table) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.schemas[d.Schema.ID] = d.Schema
+	if t.table == nil || d.Schema.ID >= t.table.Schema.ID {
+		t.table = d
+	}
+}
+
+func (t *tableState) newest() *millrace.Table {
+	t.mu.RLock()
+	defer t.mu.RUnlock()
+	return t.table
+}
+
+// bucketState is a bucket of the shard.
+type bucketState struct {
+	id    millrace.BucketID
+	table *millrace.Table
+	of    *tableState
+	codec *row.Codec
+	pk    []int
+	log   *bucket.Log
+
+	done kv.Meta // as applied
+	prep kv.Meta // as prepared; the loop's own
+
+	nulls []byte // a row of NULLs; keyed tables
+	inKey []bool // by column
+}
+
+func (s *Shard) newBucketState(id millrace.BucketID, t *tableState, log *bucket.Log) *bucketState {
+	d := t.newest()
+	b := &bucketState{id: id, table: d, of: t, log: log, codec: row.NewCodec(d.Schema)}
+	if d.Keyed() {
+		b.pk = d.KeyIndexes(d.PrimaryKey)
+		b.inKey = make([]bool, len(d.Schema.Columns))
+		for _, i := range b.pk {
+			b.inKey[i] = true
+		}
+		b.nulls = b.codec.AppendMerged(nil, nil, nil, make([]bool, len(d.Schema.Columns)))
+	}
+	return b
+}
+
+// onlyKeySet says whether a set names key columns alone.
+func (b *bucketState) onlyKeySet(set []bool) bool {
+	for i, on := range set {
+		if on && !b.inKey[i] {
+			return false
+		}
+	}
+	return true
+}
+
+func (b *bucketState) withoutKey(set []bool) []bool {
+	out := make([]bool, len(set))
+	for i, on := range set {
+		out[i] = on && !b.inKey[i]
+	}
+	return out
+}
+
+// allNull says whether every column outside the key is NULL.
+func (b *bucketState) allNull(r []byte) bool {
+	for i, k := range b.inKey {
+		if !k && !b.codec.IsNull(r, i) {
+			return false
+		}
+	}
+	return true
+}
+
+// bucket finds an open bucket; nil when nothing was ever written to it.
+func (s *Shard) bucket(id millrace.BucketID) *bucketState {
+	s.bucketsMu.RLock()
+	defer s.bucketsMu.RUnlock()
+	return s.buckets[id]
+}
+
+func (s *Shard) allBuckets() []*bucketState {
+	s.bucketsMu.RLock()
+	defer s.bucketsMu.RUnlock()
+	return values(s.buckets)
+}
+
+// Err is why the shard serves nothing any more; nil while it does.
+func (s *Shard) Err() error {
+	if p := s.failure.Load(); p != nil {
+		return *p
+	}
+	return nil
+}
+
+// fail makes the shard serve nothing any more; the first cause stays.
+func (s *Shard) fail(err error) {
+	if s.failure.CompareAndSwap(nil, &err) {
+		s.o.Logger.Error("shard stopped", slog.Int("shard", int(s.o.ID)), slog.Any("err", err))
+	}
+}
+
+// Close takes a checkpoint when the shard is sound, stops, and closes the stores.
+// Writes that wait are answered with errs.Draining.
+func (s *Shard) Close(ctx context.Context) error {
+	if !s.draining.CompareAndSwap(false, true) {
+		return nil
+	}
+	var err error
+	if s.Err() == nil {
+		err = s.Checkpoint(ctx)
+	}
+	s.cancel()
+	s.wg.Wait()
+	s.snapshots.closeAll()
+	for _, b := range s.allBuckets() {
+		err = errors.Join(err, b.log.Close())
+	}
+	return errors.Join(err, s.kv.Close())
+}
+
+// DropTable removes all buckets of a table. It answers when that is durable.
+func (s *Shard) DropTable(ctx context.Context, id millrace.TableID) error {
+	s.bucketsMu.RLock()
+	known := s.tables[id] != nil
+	s.bucketsMu.RUnlock()
+	if !known {
+		return nil
+	}
+	_, err := s.submit(ctx, &pending{drop: id})
+	return err
+}
+
+// Tables lists the tables that have buckets here.
+func (s *Shard) Tables() []millrace.TableID {
+	s.bucketsMu.RLock()
+	defer s.bucketsMu.RUnlock()
+	return keys(s.tables)
+}
+
+func keys[K comparable, V any](m map[K]V) []K {
+	out := make([]K, 0, len(m))
+	for k := range m {
+		out = append(out, k)
+	}
+	return out
+}
+
+func values[K comparable, V any](m map[K]V) []V {
+	out := make([]V, 0, len(m))
+	for _, v := range m {
+		out = append(out, v)
+	}
+	return out
+}
+
+func slogBucket(id millrace.BucketID) slog.Attr { return slog.String("bucket", id.String()) }
+
+func slogErr(err error) slog.Attr { return slog.Any("err", err) }
+
+// gone is the error of a table that was dropped.
+func gone(id millrace.TableID) error {
+	return errs.New(errs.TableNotFound, "table %d was dropped", id)
+}

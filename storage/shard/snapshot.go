@@ -1,0 +1,193 @@
+package shard
+
+import (
+	"context"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/google/uuid"
+
+	millrace "github.com/millrace/millrace"
+	"github.com/millrace/millrace/errs"
+	"github.com/millrace/millrace/storage/kv"
+)
+
+// Snapshot is the keyed state of the shard at one instant. Each user calls Release.
+type Snapshot struct {
+	sn   *kv.Snapshot
+	refs atomic.Int32
+	done func(closeErr error)
+}
+
+// Meta is what the snapshot knows of a bucket: Next is the offset its rows stand for.
+func (sn *Snapshot) Meta(id millrace.BucketID) (kv.Meta, error) { return sn.sn.Meta(id) }
+
+// Rows walks the rows of a bucket in key order: those whose key begins with
+// prefix and lies above afterKey (nil: all). The caller closes the walk, before
+// it releases the snapshot.
+func (sn *Snapshot) Rows(ctx context.Context, id millrace.BucketID, prefix, afterKey []byte) (*kv.Rows, error) {
+	return sn.sn.Rows(ctx, id, prefix, afterKey)
+}
+
+// Retain adds a use.
+func (sn *Snapshot) Retain() *Snapshot {
+	sn.refs.Add(1)
+	return sn
+}
+
+// Release ends one use.
+func (sn *Snapshot) Release() {
+	if sn.refs.Add(-1) == 0 {
+		sn.done(sn.sn.Close())
+	}
+}
+
+// Snapshot pins the state as of now. The caller releases it.
+func (s *Shard) Snapshot() (*Snapshot, error) {
+	if err := s.Err(); err != nil {
+		return nil, err
+	}
+	s.applyMu.RLock()
+	defer s.applyMu.RUnlock()
+	if s.draining.Load() {
+		return nil, s.stopped()
+	}
+	sn := &Snapshot{sn: s.kv.NewSnapshot(), done: func(err error) {
+		if err != nil {
+			s.o.Logger.Error("snapshot close failed", slogErr(err))
+		}
+		s.snapshots.open.Done()
+	}}
+	sn.refs.Store(1)
+	s.snapshots.open.Add(1)
+	return sn, nil
+}
+
+// snapshotTable holds snapshots for readers that come back: pages and tickets.
+type snapshotTable struct {
+	mu    sync.Mutex
+	most  int
+	clock Clock
+	held  map[string]*heldSnapshot
+	open  sync.WaitGroup // snapshots not closed yet: the store may not close before
+}
+
+type heldSnapshot struct {
+	sn       *Snapshot
+	idle     time.Duration
+	deadline time.Time // of all use; zero when only idleness ends it
+	lastUse  time.Time
+}
+
+func (t *snapshotTable) init(most int, clock Clock) {
+	t.most, t.clock, t.held = most, clock, map[string]*heldSnapshot{}
+}
+
+// Hold keeps a snapshot under an id, until it was not used for idle, or ttl from
+// now has passed (0: no such end), or others press it out. It takes over one use.
+func (s *Shard) Hold(sn *Snapshot, idle, ttl time.Duration) string {
+	t := &s.snapshots
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	now := t.clock.Now()
+	t.expireLocked(now)
+	for len(t.held) >= t.most {
+		t.evictLocked()
+	}
+	id := uuid.NewString()
+	h := &heldSnapshot{sn: sn, idle: idle, lastUse: now}
+	if ttl > 0 {
+		h.deadline = now.Add(ttl)
+	}
+	t.held[id] = h
+	return id
+}
+
+// Held is the snapshot with an id; errs.SnapshotGone when it is no longer held.
+// The caller releases it.
+func (s *Shard) Held(id string) (*Snapshot, error) {
+	if err := s.Err(); err != nil {
+		return nil, err
+	}
+	t := &s.snapshots
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	now := t.clock.Now()
+	t.expireLocked(now)
+	h := t.held[id]
+	if h == nil {
+		return nil, errs.New(errs.SnapshotGone, "the snapshot this page or ticket reads is no longer held (idle too long, a restart, or pressure): start the read again")
+	}
+	h.lastUse = now
+	h.sn.refs.Add(1)
+	return h.sn, nil
+}
+
+// Renew moves the end of a held snapshot to ttl from now.
+func (s *Shard) Renew(id string, ttl time.Duration) error {
+	t := &s.snapshots
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.expireLocked(t.clock.Now())
+	h := t.held[id]
+	if h == nil {
+		return errs.New(errs.SnapshotGone, "the snapshot of this ticket is no longer held")
+	}
+	h.lastUse = t.clock.Now()
+	h.deadline = h.lastUse.Add(ttl)
+	return nil
+}
+
+// LetGo ends the holding of a snapshot; readers that use it finish.
+func (s *Shard) LetGo(id string) {
+	t := &s.snapshots
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.dropLocked(id)
+}
+
+// REQUIRES: t.mu is held.
+func (t *snapshotTable) expireLocked(now time.Time) {
+	for id, h := range t.held {
+		if now.Sub(h.lastUse) > h.idle || !h.deadline.IsZero() && now.After(h.deadline) {
+			t.dropLocked(id)
+		}
+	}
+}
+
+// REQUIRES: t.mu is held.
+func (t *snapshotTable) evictLocked() {
+	oldest, at := "", time.Time{}
+	for id, h := range t.held {
+		if oldest == "" || h.lastUse.Before(at) {
+			oldest, at = id, h.lastUse
+		}
+	}
+	t.dropLocked(oldest)
+}
+
+// REQUIRES: t.mu is held.
+func (t *snapshotTable) dropLocked(id string) {
+	if h := t.held[id]; h != nil {
+		delete(t.held, id)
+		h.sn.Release()
+	}
+}
+
+// expire lets go of what is due.
+func (t *snapshotTable) expire() {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.expireLocked(t.clock.Now())
+}
+
+// closeAll lets go of everything and waits for the readers that still use a snapshot.
+func (t *snapshotTable) closeAll() {
+	t.mu.Lock()
+	for id := range t.held {
+		t.dropLocked(id)
+	}
+	t.mu.Unlock()
+	t.open.Wait()
+}
