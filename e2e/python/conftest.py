@@ -129,6 +129,12 @@ class Table:
         return command(op="scan", table=self.full, **request)
 
 
+def column(text):
+    name, sql = text.split(" ", 1)
+    bare = sql.removesuffix(" NOT NULL")
+    return {"name": name, "type": bare, **({} if bare == sql else {"nullable": False})}
+
+
 def command(**fields):
     return flight.FlightDescriptor.for_command(json.dumps(fields))
 
@@ -140,8 +146,7 @@ def create(server):
     server.call("POST", "/v1/databases", {"name": db})
 
     def make(name, columns, key=None, buckets=1, **more):
-        body = {"name": name, "buckets": buckets, **more,
-                "columns": [dict(zip(("name", "type"), c.split(" ", 1))) for c in columns]}
+        body = {"name": name, "buckets": buckets, **more, "columns": [column(c) for c in columns]}
         if key:
             body["primary_key"] = key
         server.call("POST", f"/v1/databases/{db}/tables", body)

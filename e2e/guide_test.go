@@ -1,0 +1,131 @@
+package e2e
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"os"
+	"os/exec"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// block is a fenced block of a guide.
+type block struct {
+	lang, text string
+	line       int
+}
+
+func blocksOf(t *testing.T, path string) []block {
+	t.Helper()
+	b, err := os.ReadFile(path)
+	require.NoError(t, err)
+	var out []block
+	open := false
+	for i, line := range strings.Split(string(b), "\n") {
+		switch {
+		case strings.HasPrefix(line, "```") && !open:
+			out = append(out, block{lang: line[3:], line: i + 1})
+			open = true
+		case line == "```":
+			open = false
+		case open:
+			out[len(out)-1].text += line + "\n"
+		}
+	}
+	require.False(t, open, "a block without an end in %s", path)
+	return out
+}
+
+// The curl guide is true: its bash blocks are run in order against a fresh server, and what each prints is what the
+// json or text block after it says, where … stands for anything.
+func TestCurlGuide(t *testing.T) {
+	t.Parallel()
+	s := newServer(t)
+	dir := t.TempDir()
+	blocks := blocksOf(t, "../docs/guides/curl.md")
+	ran := 0
+	for i, b := range blocks {
+		if b.lang != "bash" {
+			continue
+		}
+		ran++
+		cmd := exec.CommandContext(t.Context(), "bash", "-eu", "-c", b.text)
+		cmd.Dir = dir
+		cmd.Env = append(bareEnviron(), "MILLRACE_SERVER="+s.base)
+		var stderr bytes.Buffer
+		cmd.Stderr = &stderr
+		got, err := cmd.Output()
+		require.NoError(t, err, "line %d: %s\n%s%s", b.line, b.text, got, stderr.String())
+		require.Less(t, i+1, len(blocks), "line %d: a command without its output", b.line)
+		want := blocks[i+1]
+		switch want.lang {
+		case "json":
+			var w, g any
+			require.NoError(t, json.Unmarshal([]byte(want.text), &w), "line %d", want.line)
+			require.NoError(t, json.Unmarshal(got, &g), "line %d: %s", b.line, got)
+			require.NoError(t, matches(w, g, "$"), "line %d: %s\nprinted\n%s", b.line, b.text, got)
+		case "text":
+			pattern := strings.ReplaceAll(regexp.QuoteMeta(strings.TrimSpace(want.text)), "…", ".*?")
+			require.Regexp(t, "^"+pattern+"$", strings.TrimSpace(string(got)), "line %d: %s", b.line, b.text)
+		default:
+			t.Fatalf("line %d: a command is followed by a block of %q", b.line, want.lang)
+		}
+	}
+	require.Greater(t, ran, 15)
+}
+
+// matches compares JSON with a pattern: "…" is anything, "c1.…" anything that begins so, a member "…" any name.
+func matches(want, got any, at string) error {
+	switch w := want.(type) {
+	case string:
+		if head, ok := strings.CutSuffix(w, "…"); ok {
+			if g, isText := got.(string); head == "" || isText && strings.HasPrefix(g, head) {
+				return nil
+			}
+			return fmt.Errorf("%s is %v, want %s", at, got, w)
+		}
+	case []any:
+		g, ok := got.([]any)
+		if !ok || len(g) != len(w) {
+			return fmt.Errorf("%s is %v, want %d entries", at, got, len(w))
+		}
+		for i := range w {
+			if err := matches(w[i], g[i], fmt.Sprintf("%s[%d]", at, i)); err != nil {
+				return err
+			}
+		}
+		return nil
+	case map[string]any:
+		return matchesObject(w, got, at)
+	}
+	if want != got {
+		return fmt.Errorf("%s is %v, want %v", at, got, want)
+	}
+	return nil
+}
+
+func matchesObject(want map[string]any, got any, at string) error {
+	g, ok := got.(map[string]any)
+	if !ok || len(g) != len(want) {
+		return fmt.Errorf("%s is %v, want %d members", at, got, len(want))
+	}
+	for name, w := range want {
+		value, ok := g[name]
+		if name == "…" && len(g) == 1 {
+			for _, value = range g {
+				ok = true
+			}
+		}
+		if !ok {
+			return fmt.Errorf("%s has no %s: %v", at, name, got)
+		}
+		if err := matches(w, value, at+"."+name); err != nil {
+			return err
+		}
+	}
+	return nil
+}
