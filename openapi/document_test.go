@@ -27,6 +27,20 @@ func TestDocumentIsValid(t *testing.T) {
 	doc := load(t)
 	require.NoError(t, doc.Validate(t.Context(), openapi3.EnableExamplesValidation(), openapi3.EnableSchemaDefaultsValidation()))
 	require.True(t, strings.HasPrefix(doc.OpenAPI, "3.1"))
+	checked := 0
+	for name, s := range doc.Components.Schemas { // Validate leaves the "examples" of schemas alone
+		for _, example := range s.Value.Examples {
+			require.NoError(t, doc.ValidateSchemaJSON(s.Value, example), name)
+			checked++
+		}
+		for property, p := range s.Value.Properties {
+			for _, example := range p.Value.Examples {
+				require.NoError(t, doc.ValidateSchemaJSON(p.Value, example), "%s.%s", name, property)
+				checked++
+			}
+		}
+	}
+	require.Greater(t, checked, 30)
 }
 
 // JSON keeps the order of the source and loses nothing that kin-openapi reads from the YAML.

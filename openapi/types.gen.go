@@ -12,31 +12,31 @@ import (
 
 // Defines values for AlterOpOp.
 const (
-	AddColumn       AlterOpOp = "add_column"
-	AlterType       AlterOpOp = "alter_type"
-	DropColumn      AlterOpOp = "drop_column"
-	RenameColumn    AlterOpOp = "rename_column"
-	ResetProperties AlterOpOp = "reset_properties"
-	SetComment      AlterOpOp = "set_comment"
-	SetProperties   AlterOpOp = "set_properties"
+	AlterOpOpAddColumn       AlterOpOp = "add_column"
+	AlterOpOpAlterType       AlterOpOp = "alter_type"
+	AlterOpOpDropColumn      AlterOpOp = "drop_column"
+	AlterOpOpRenameColumn    AlterOpOp = "rename_column"
+	AlterOpOpResetProperties AlterOpOp = "reset_properties"
+	AlterOpOpSetComment      AlterOpOp = "set_comment"
+	AlterOpOpSetProperties   AlterOpOp = "set_properties"
 )
 
 // Valid indicates whether the value is a known member of the AlterOpOp enum.
 func (e AlterOpOp) Valid() bool {
 	switch e {
-	case AddColumn:
+	case AlterOpOpAddColumn:
 		return true
-	case AlterType:
+	case AlterOpOpAlterType:
 		return true
-	case DropColumn:
+	case AlterOpOpDropColumn:
 		return true
-	case RenameColumn:
+	case AlterOpOpRenameColumn:
 		return true
-	case ResetProperties:
+	case AlterOpOpResetProperties:
 		return true
-	case SetComment:
+	case AlterOpOpSetComment:
 		return true
-	case SetProperties:
+	case AlterOpOpSetProperties:
 		return true
 	default:
 		return false
@@ -111,16 +111,16 @@ func (e HealthStatus) Valid() bool {
 
 // Defines values for Int64Format.
 const (
-	Number Int64Format = "number"
-	String Int64Format = "string"
+	Int64FormatNumber Int64Format = "number"
+	Int64FormatString Int64Format = "string"
 )
 
 // Valid indicates whether the value is a known member of the Int64Format enum.
 func (e Int64Format) Valid() bool {
 	switch e {
-	case Number:
+	case Int64FormatNumber:
 		return true
-	case String:
+	case Int64FormatString:
 		return true
 	default:
 		return false
@@ -129,16 +129,16 @@ func (e Int64Format) Valid() bool {
 
 // Defines values for LakeStatusFormat.
 const (
-	Iceberg LakeStatusFormat = "iceberg"
-	Paimon  LakeStatusFormat = "paimon"
+	LakeStatusFormatIceberg LakeStatusFormat = "iceberg"
+	LakeStatusFormatPaimon  LakeStatusFormat = "paimon"
 )
 
 // Valid indicates whether the value is a known member of the LakeStatusFormat enum.
 func (e LakeStatusFormat) Valid() bool {
 	switch e {
-	case Iceberg:
+	case LakeStatusFormatIceberg:
 		return true
-	case Paimon:
+	case LakeStatusFormatPaimon:
 		return true
 	default:
 		return false
@@ -147,31 +147,31 @@ func (e LakeStatusFormat) Valid() bool {
 
 // Defines values for NewGrantVerbs.
 const (
-	Admin    NewGrantVerbs = "admin"
-	Alter    NewGrantVerbs = "alter"
-	Create   NewGrantVerbs = "create"
-	Describe NewGrantVerbs = "describe"
-	Drop     NewGrantVerbs = "drop"
-	Read     NewGrantVerbs = "read"
-	Write    NewGrantVerbs = "write"
+	NewGrantVerbsAdmin    NewGrantVerbs = "admin"
+	NewGrantVerbsAlter    NewGrantVerbs = "alter"
+	NewGrantVerbsCreate   NewGrantVerbs = "create"
+	NewGrantVerbsDescribe NewGrantVerbs = "describe"
+	NewGrantVerbsDrop     NewGrantVerbs = "drop"
+	NewGrantVerbsRead     NewGrantVerbs = "read"
+	NewGrantVerbsWrite    NewGrantVerbs = "write"
 )
 
 // Valid indicates whether the value is a known member of the NewGrantVerbs enum.
 func (e NewGrantVerbs) Valid() bool {
 	switch e {
-	case Admin:
+	case NewGrantVerbsAdmin:
 		return true
-	case Alter:
+	case NewGrantVerbsAlter:
 		return true
-	case Create:
+	case NewGrantVerbsCreate:
 		return true
-	case Describe:
+	case NewGrantVerbsDescribe:
 		return true
-	case Drop:
+	case NewGrantVerbsDrop:
 		return true
-	case Read:
+	case NewGrantVerbsRead:
 		return true
-	case Write:
+	case NewGrantVerbsWrite:
 		return true
 	default:
 		return false
@@ -180,16 +180,16 @@ func (e NewGrantVerbs) Valid() bool {
 
 // Defines values for OnError.
 const (
-	Abort    OnError = "abort"
-	Continue OnError = "continue"
+	OnErrorAbort    OnError = "abort"
+	OnErrorContinue OnError = "continue"
 )
 
 // Valid indicates whether the value is a known member of the OnError enum.
 func (e OnError) Valid() bool {
 	switch e {
-	case Abort:
+	case OnErrorAbort:
 		return true
-	case Continue:
+	case OnErrorContinue:
 		return true
 	default:
 		return false
@@ -246,19 +246,19 @@ func (e ShardState) Valid() bool {
 
 // Defines values for Tier.
 const (
-	Hot   Tier = "hot"
-	Lake  Tier = "lake"
-	Union Tier = "union"
+	TierHot   Tier = "hot"
+	TierLake  Tier = "lake"
+	TierUnion Tier = "union"
 )
 
 // Valid indicates whether the value is a known member of the Tier enum.
 func (e Tier) Valid() bool {
 	switch e {
-	case Hot:
+	case TierHot:
 		return true
-	case Lake:
+	case TierLake:
 		return true
-	case Union:
+	case TierUnion:
 		return true
 	default:
 		return false
@@ -312,19 +312,19 @@ func (e WorkerState) Valid() bool {
 
 // Defines values for WriteMode.
 const (
-	Append WriteMode = "append"
-	Delete WriteMode = "delete"
-	Upsert WriteMode = "upsert"
+	WriteModeAppend WriteMode = "append"
+	WriteModeDelete WriteMode = "delete"
+	WriteModeUpsert WriteMode = "upsert"
 )
 
 // Valid indicates whether the value is a known member of the WriteMode enum.
 func (e WriteMode) Valid() bool {
 	switch e {
-	case Append:
+	case WriteModeAppend:
 		return true
-	case Delete:
+	case WriteModeDelete:
 		return true
-	case Upsert:
+	case WriteModeUpsert:
 		return true
 	default:
 		return false
@@ -354,16 +354,16 @@ func (e ContentEncoding) Valid() bool {
 
 // Defines values for IcebergLoadTableParamsSnapshots.
 const (
-	All  IcebergLoadTableParamsSnapshots = "all"
-	Refs IcebergLoadTableParamsSnapshots = "refs"
+	IcebergLoadTableParamsSnapshotsAll  IcebergLoadTableParamsSnapshots = "all"
+	IcebergLoadTableParamsSnapshotsRefs IcebergLoadTableParamsSnapshots = "refs"
 )
 
 // Valid indicates whether the value is a known member of the IcebergLoadTableParamsSnapshots enum.
 func (e IcebergLoadTableParamsSnapshots) Valid() bool {
 	switch e {
-	case All:
+	case IcebergLoadTableParamsSnapshotsAll:
 		return true
-	case Refs:
+	case IcebergLoadTableParamsSnapshotsRefs:
 		return true
 	default:
 		return false
