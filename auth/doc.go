@@ -17,5 +17,5 @@
 //	A3  A life is at most [MaxLife], so a key may go one life after it has stopped
 //	    signing, and what names an older key has expired.
 //
-// A [Signer] may be used concurrently.
+// A [Signer] serves one purpose and may be used concurrently.
 package auth

@@ -1,7 +1,6 @@
 package auth
 
 import (
-	"context"
 	"crypto/hmac"
 	"crypto/sha256"
 	"encoding/base64"
@@ -26,18 +25,29 @@ type Key struct {
 	Secret [32]byte
 }
 
-// Keys returns the accepted keys, newest first; the first one signs. There is at
-// least one when the error is nil.
-type Keys func(ctx context.Context) ([]Key, error)
+// Options make a Signer.
+type Options struct {
+	// Purpose is what is signed, in a word for messages; a constant of the program.
+	Purpose string
+	// Life is how long it is valid, at most MaxLife.
+	Life time.Duration
 
-// Signer signs and verifies.
-type Signer struct {
-	keys  Keys
-	clock func() time.Time
+	// Keys returns the accepted keys, newest first; the first one signs. There is at
+	// least one when the error is nil.
+	Keys  func() ([]Key, error)
+	Clock func() time.Time
 }
 
+// Signer signs and verifies for one purpose.
+type Signer struct{ o Options }
+
 // NewSigner makes a Signer.
-func NewSigner(keys Keys, clock func() time.Time) *Signer { return &Signer{keys: keys, clock: clock} }
+func NewSigner(o Options) *Signer {
+	if o.Life <= 0 || o.Life > MaxLife {
+		panic(fmt.Sprintf("auth: a life of %v", o.Life))
+	}
+	return &Signer{o: o}
+}
 
 // A signed string is unpadded base64url of, big endian:
 //
@@ -53,41 +63,37 @@ const (
 	signedMin     = signedHeader + sha256.Size
 )
 
-// Sign returns a string that Verify gives payload back for, with the same
-// purpose, for the length of life. Purposes are constants of the caller.
-func (s *Signer) Sign(ctx context.Context, purpose string, payload []byte, life time.Duration) (string, error) {
-	if life <= 0 || life > MaxLife {
-		panic(fmt.Sprintf("auth: a life of %v", life))
-	}
+// Sign returns a string that Verify gives payload back for.
+func (s *Signer) Sign(payload []byte) (string, error) {
 	if len(payload) > MaxPayload {
-		return "", errs.New(errs.TooLarge, "the %s would hold %d bytes; at most %d are allowed", purpose, len(payload), MaxPayload)
+		return "", errs.New(errs.TooLarge, "the %s would hold %d bytes; at most %d are allowed", s.o.Purpose, len(payload), MaxPayload)
 	}
-	keys, err := s.keys(ctx)
+	keys, err := s.o.Keys()
 	if err != nil {
 		return "", fmt.Errorf("auth.Sign: %w", err)
 	}
 	b := make([]byte, 0, signedMin+len(payload))
 	b = append(b, signedVersion)
 	b = binary.BigEndian.AppendUint32(b, keys[0].ID)
-	b = binary.BigEndian.AppendUint64(b, uint64(s.clock().Add(life).UnixMilli()))
+	b = binary.BigEndian.AppendUint64(b, uint64(s.o.Clock().Add(s.o.Life).UnixMilli()))
 	b = append(b, payload...)
-	b = appendMAC(b, &keys[0], purpose, b)
+	b = appendMAC(b, &keys[0], s.o.Purpose, b)
 	return base64.RawURLEncoding.EncodeToString(b), nil
 }
 
 // Verify returns the payload of what Sign returned. A string that has expired is
 // ticket_expired; one that was not signed by this cluster for this purpose is
 // invalid_request.
-func (s *Signer) Verify(ctx context.Context, purpose, signed string) ([]byte, error) {
+func (s *Signer) Verify(signed string) ([]byte, error) {
 	// The decoder skips line ends; a signed string has none.
 	if len(signed) > base64.RawURLEncoding.EncodedLen(signedMin+MaxPayload) || strings.ContainsAny(signed, "\r\n") {
-		return nil, notOurs(purpose)
+		return nil, s.notOurs()
 	}
 	b, err := base64.RawURLEncoding.Strict().DecodeString(signed)
 	if err != nil || len(b) < signedMin || b[0] != signedVersion {
-		return nil, notOurs(purpose)
+		return nil, s.notOurs()
 	}
-	keys, err := s.keys(ctx)
+	keys, err := s.o.Keys()
 	if err != nil {
 		return nil, fmt.Errorf("auth.Verify: %w", err)
 	}
@@ -96,16 +102,16 @@ func (s *Signer) Verify(ctx context.Context, purpose, signed string) ([]byte, er
 	key := find(keys, id)
 	if key == nil {
 		if id < keys[len(keys)-1].ID {
-			return nil, expired(purpose) // the key is gone, and so is every life it signed
+			return nil, s.expired() // the key is gone, and so is every life it signed
 		}
-		return nil, notOurs(purpose)
+		return nil, s.notOurs()
 	}
 	var want [sha256.Size]byte
-	if !hmac.Equal(mac, appendMAC(want[:0], key, purpose, body)) {
-		return nil, notOurs(purpose)
+	if !hmac.Equal(mac, appendMAC(want[:0], key, s.o.Purpose, body)) {
+		return nil, s.notOurs()
 	}
-	if s.clock().UnixMilli() >= int64(binary.BigEndian.Uint64(b[5:])) {
-		return nil, expired(purpose)
+	if s.o.Clock().UnixMilli() >= int64(binary.BigEndian.Uint64(b[5:])) {
+		return nil, s.expired()
 	}
 	return body[signedHeader:], nil
 }
@@ -127,10 +133,10 @@ func appendMAC(dst []byte, key *Key, purpose string, body []byte) []byte {
 	return h.Sum(dst)
 }
 
-func notOurs(purpose string) error {
-	return errs.New(errs.InvalidRequest, "the %s is not one that this cluster made", purpose)
+func (s *Signer) notOurs() error {
+	return errs.New(errs.InvalidRequest, "the %s is not one that this cluster made", s.o.Purpose)
 }
 
-func expired(purpose string) error {
-	return errs.New(errs.TicketExpired, "the %s has expired; ask for a new one", purpose)
+func (s *Signer) expired() error {
+	return errs.New(errs.TicketExpired, "the %s has expired; ask for a new one", s.o.Purpose)
 }

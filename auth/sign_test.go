@@ -2,7 +2,6 @@ package auth
 
 import (
 	"bytes"
-	"context"
 	"crypto/hmac"
 	"crypto/sha256"
 	"encoding/base64"
@@ -25,13 +24,21 @@ type fixture struct {
 
 func newFixture() *fixture {
 	f := &fixture{now: time.Date(2026, 11, 29, 10, 0, 0, 0, time.UTC), keys: []Key{{ID: 7, Secret: [32]byte{1, 2, 3}}, {ID: 6, Secret: [32]byte{9}}}}
-	f.Signer = NewSigner(func(context.Context) ([]Key, error) { return f.keys, f.err }, func() time.Time { return f.now })
+	f.Signer = f.signer("ticket")
 	return f
+}
+
+func (f *fixture) signer(purpose string) *Signer {
+	return NewSigner(Options{
+		Purpose: purpose, Life: time.Hour,
+		Keys:  func() ([]Key, error) { return f.keys, f.err },
+		Clock: func() time.Time { return f.now },
+	})
 }
 
 func (f *fixture) mustSign(t testing.TB, payload string) string {
 	t.Helper()
-	s, err := f.Sign(t.Context(), "ticket", []byte(payload), time.Hour)
+	s, err := f.Sign([]byte(payload))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -47,17 +54,17 @@ func TestSignAndVerify(t *testing.T) {
 		if strings.Trim(s, "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_") != "" {
 			t.Errorf("%q has other characters", s)
 		}
-		if got, err := f.Verify(t.Context(), "ticket", s); err != nil || string(got) != payload {
+		if got, err := f.Verify(s); err != nil || string(got) != payload {
 			t.Errorf("%q, %v", got, err)
 		}
 	}
 	s := f.mustSign(t, "x")
 	f.now = f.now.Add(time.Hour - time.Millisecond)
-	if _, err := f.Verify(t.Context(), "ticket", s); err != nil {
+	if _, err := f.Verify(s); err != nil {
 		t.Error(err)
 	}
 	f.now = f.now.Add(time.Millisecond)
-	if _, err := f.Verify(t.Context(), "ticket", s); !errs.Is(err, errs.TicketExpired) {
+	if _, err := f.Verify(s); !errs.Is(err, errs.TicketExpired) {
 		t.Errorf("after its life: %v", err)
 	}
 }
@@ -83,7 +90,7 @@ func TestTampering(t *testing.T) {
 	s := f.mustSign(t, "secret plan")
 	refused := func(what, purpose, signed string) {
 		t.Helper()
-		_, err := f.Verify(t.Context(), purpose, signed)
+		_, err := f.signer(purpose).Verify(signed)
 		if !errs.Is(err, errs.InvalidRequest) || err.Error() != "the "+purpose+" is not one that this cluster made" {
 			t.Errorf("%s: %v", what, err)
 		}
@@ -96,7 +103,7 @@ func TestTampering(t *testing.T) {
 		for bit := range 8 {
 			bad := bytes.Clone(raw)
 			bad[i] ^= 1 << bit
-			if _, err := f.Verify(t.Context(), "ticket", base64.RawURLEncoding.EncodeToString(bad)); err == nil {
+			if _, err := f.Verify(base64.RawURLEncoding.EncodeToString(bad)); err == nil {
 				t.Fatalf("byte %d, bit %d goes through", i, bit)
 			}
 		}
@@ -113,7 +120,7 @@ func TestTampering(t *testing.T) {
 	// The last character of base64url can be spelled several ways; only one is taken.
 	spellings := 0
 	for _, c := range "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_" {
-		if _, err := f.Verify(t.Context(), "ticket", s[:len(s)-1]+string(c)); err == nil {
+		if _, err := f.Verify(s[:len(s)-1]+string(c)); err == nil {
 			spellings++
 		}
 	}
@@ -130,15 +137,15 @@ func TestRotation(t *testing.T) {
 	f := newFixture()
 	s := f.mustSign(t, "x")
 	f.keys = []Key{{ID: 8, Secret: [32]byte{8}}, f.keys[0]}
-	if _, err := f.Verify(t.Context(), "ticket", s); err != nil {
+	if _, err := f.Verify(s); err != nil {
 		t.Errorf("after one rotation: %v", err)
 	}
 	f.keys = []Key{{ID: 9, Secret: [32]byte{9}}, f.keys[0]}
-	if _, err := f.Verify(t.Context(), "ticket", s); !errs.Is(err, errs.TicketExpired) {
+	if _, err := f.Verify(s); !errs.Is(err, errs.TicketExpired) {
 		t.Errorf("after two rotations: %v", err)
 	}
 	f.keys = []Key{{ID: 5, Secret: [32]byte{9}}}
-	if _, err := f.Verify(t.Context(), "ticket", s); !errs.Is(err, errs.InvalidRequest) {
+	if _, err := f.Verify(s); !errs.Is(err, errs.InvalidRequest) {
 		t.Errorf("key of the future: %v", err)
 	}
 }
@@ -146,21 +153,21 @@ func TestRotation(t *testing.T) {
 // A payload that is too large is refused; a missing key is passed on.
 func TestSignErrors(t *testing.T) {
 	f := newFixture()
-	if _, err := f.Sign(t.Context(), "ticket", make([]byte, MaxPayload+1), time.Hour); !errs.Is(err, errs.TooLarge) {
+	if _, err := f.Sign(make([]byte, MaxPayload+1)); !errs.Is(err, errs.TooLarge) {
 		t.Error(err)
 	}
-	s, err := f.Sign(t.Context(), "ticket", make([]byte, MaxPayload), time.Hour)
+	s, err := f.Sign(make([]byte, MaxPayload))
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := f.Verify(t.Context(), "ticket", s); err != nil {
+	if _, err := f.Verify(s); err != nil {
 		t.Error(err)
 	}
 	f.err = errs.New(errs.Unavailable, "no keys")
-	if _, err := f.Sign(t.Context(), "ticket", nil, time.Hour); !errors.Is(err, f.err) || !errs.Is(err, errs.Unavailable) {
+	if _, err := f.Sign(nil); !errors.Is(err, f.err) || !errs.Is(err, errs.Unavailable) {
 		t.Error(err)
 	}
-	if _, err := f.Verify(t.Context(), "ticket", s); !errs.Is(err, errs.Unavailable) {
+	if _, err := f.Verify(s); !errs.Is(err, errs.Unavailable) {
 		t.Error(err)
 	}
 }
@@ -172,7 +179,7 @@ func FuzzVerify(f *testing.F) {
 	f.Add("ticket", s)
 	f.Add("", "AQ")
 	f.Fuzz(func(t *testing.T, purpose, signed string) {
-		if _, err := fx.Verify(t.Context(), purpose, signed); err == nil && (signed != s || purpose != "ticket") {
+		if _, err := fx.signer(purpose).Verify(signed); err == nil && (signed != s || purpose != "ticket") {
 			t.Fatal("forged")
 		}
 	})
@@ -183,7 +190,7 @@ func BenchmarkVerify(b *testing.B) {
 	s := f.mustSign(b, strings.Repeat("x", 300))
 	b.ReportAllocs()
 	for b.Loop() {
-		if _, err := f.Verify(b.Context(), "ticket", s); err != nil {
+		if _, err := f.Verify(s); err != nil {
 			b.Fatal(err)
 		}
 	}
