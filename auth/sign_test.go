@@ -120,7 +120,7 @@ func TestTampering(t *testing.T) {
 	// The last character of base64url can be spelled several ways; only one is taken.
 	spellings := 0
 	for _, c := range "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_" {
-		if _, err := f.Verify(s[:len(s)-1]+string(c)); err == nil {
+		if _, err := f.Verify(s[:len(s)-1] + string(c)); err == nil {
 			spellings++
 		}
 	}
