@@ -35,47 +35,57 @@ type decoder interface {
 type buffer[T uint8 | uint16 | uint32 | uint64 | int32] struct {
 	mem  memory.Allocator
 	buf  *memory.Buffer
-	vals []T // over buf, with its capacity
+	vals []T // all of buf; the first n are set
+	n    int
+	hint int // bytes that the last values took: the next batch is likely as large
 }
 
 const minBufferBytes = 64
 
 func (b *buffer[T]) push(v T) {
-	if len(b.vals) == cap(b.vals) {
+	if b.n == len(b.vals) {
 		b.grow(1)
 	}
-	b.vals = append(b.vals, v)
+	b.vals[b.n] = v
+	b.n++
 }
 
-func (b *buffer[T]) grow(n int) {
-	var zero T
-	width := int(unsafe.Sizeof(zero))
+// grow makes room for k more values.
+func (b *buffer[T]) grow(k int) {
+	need := (b.n + k) * b.width()
 	if b.buf == nil {
 		b.buf = memory.NewResizableBuffer(b.mem)
+		need = max(need, b.hint, minBufferBytes)
 	}
-	b.buf.Reserve(max(minBufferBytes, (len(b.vals)+n)*width, 2*b.buf.Cap()))
-	b.vals = arrow.GetData[T](b.buf.Buf())[:len(b.vals)]
+	b.buf.Reserve(max(need, 2*b.buf.Cap()))
+	b.vals = arrow.GetData[T](b.buf.Buf())
+}
+
+func (*buffer[T]) width() int {
+	var zero T
+	return int(unsafe.Sizeof(zero))
 }
 
 // take hands the buffer over; it may be empty, never nil.
 func (b *buffer[T]) take() *memory.Buffer {
-	var zero T
-	if b.buf == nil {
-		b.buf = memory.NewResizableBuffer(b.mem)
-	}
 	out := b.buf
-	out.ResizeNoShrink(len(b.vals) * int(unsafe.Sizeof(zero)))
-	b.buf, b.vals = nil, nil
+	if out == nil {
+		out = memory.NewResizableBuffer(b.mem)
+	}
+	b.hint = b.n * b.width()
+	out.ResizeNoShrink(b.hint)
+	b.buf, b.vals, b.n = nil, nil, 0
 	return out
 }
 
 func (b *buffer[T]) release() { b.take().Release() }
 
 func pushBytes(b *buffer[uint8], v []byte) {
-	if len(b.vals)+len(v) > cap(b.vals) {
+	if len(v) > len(b.vals)-b.n {
 		b.grow(len(v))
 	}
-	b.vals = append(b.vals, v...)
+	copy(b.vals[b.n:], v)
+	b.n += len(v)
 }
 
 // validity counts values and keeps their bitmap, from the first NULL on.
@@ -177,11 +187,6 @@ type fixedColumn[T uint8 | uint16 | uint32 | uint64] struct {
 	vals buffer[T]
 }
 
-func (c *fixedColumn[T]) append(v T) {
-	c.add()
-	c.vals.push(v)
-}
-
 func (c *fixedColumn[T]) appendNull() {
 	c.addNull()
 	c.vals.push(0)
@@ -201,22 +206,26 @@ type (
 )
 
 func (c *column8) decode(v []byte) error {
-	c.append(v[0])
+	c.add()
+	c.vals.push(v[0])
 	return nil
 }
 
 func (c *column16) decode(v []byte) error {
-	c.append(binary.LittleEndian.Uint16(v))
+	c.add()
+	c.vals.push(binary.LittleEndian.Uint16(v))
 	return nil
 }
 
 func (c *column32) decode(v []byte) error {
-	c.append(binary.LittleEndian.Uint32(v))
+	c.add()
+	c.vals.push(binary.LittleEndian.Uint32(v))
 	return nil
 }
 
 func (c *column64) decode(v []byte) error {
-	c.append(binary.LittleEndian.Uint64(v))
+	c.add()
+	c.vals.push(binary.LittleEndian.Uint64(v))
 	return nil
 }
 
@@ -239,12 +248,11 @@ func (c *wideColumn) decode(v []byte) error {
 
 func (c *wideColumn) appendNull() {
 	c.addNull()
-	n := len(c.vals.vals)
-	if n+c.width > cap(c.vals.vals) {
+	if c.width > len(c.vals.vals)-c.vals.n {
 		c.vals.grow(c.width)
 	}
-	c.vals.vals = c.vals.vals[:n+c.width]
-	clear(c.vals.vals[n:])
+	clear(c.vals.vals[c.vals.n : c.vals.n+c.width])
+	c.vals.n += c.width
 }
 
 func (c *wideColumn) finish() *array.Data {
@@ -303,7 +311,7 @@ func newBytesColumn(v validity, dt arrow.DataType, mem memory.Allocator) *bytesC
 
 // begin puts the offset 0 before the first value.
 func begin(offsets *buffer[int32]) {
-	if len(offsets.vals) == 0 {
+	if offsets.n == 0 {
 		offsets.push(0)
 	}
 }
@@ -311,14 +319,14 @@ func begin(offsets *buffer[int32]) {
 func (c *bytesColumn) decode(v []byte) error {
 	begin(&c.offsets)
 	pushBytes(&c.vals, v)
-	c.offsets.push(int32(len(c.vals.vals)))
+	c.offsets.push(int32(c.vals.n))
 	c.add()
 	return nil
 }
 
 func (c *bytesColumn) appendNull() {
 	begin(&c.offsets)
-	c.offsets.push(int32(len(c.vals.vals)))
+	c.offsets.push(int32(c.vals.n))
 	c.addNull()
 }
 

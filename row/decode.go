@@ -16,9 +16,10 @@ type tupleDecoder struct {
 }
 
 type fieldDecoder struct {
-	decoder        // nil: the field is not stored, so it is NULL
-	col     column // where the values go
-	from    *field // as stored
+	decoder
+	col    column // where the values go
+	from   field  // as stored
+	absent bool   // it is not stored, so it is NULL
 }
 
 // decode appends one tuple and returns the bytes of its values in the variable
@@ -38,8 +39,8 @@ func (d *tupleDecoder) decode(b []byte) (int, error) {
 	variable := 0
 	for i := range d.fields {
 		fd := &d.fields[i]
-		f := fd.from
-		if f == nil || b[f.nullAt]&f.nullBit != 0 {
+		f := &fd.from
+		if fd.absent || b[f.nullAt]&f.nullBit != 0 {
 			fd.col.appendNull()
 			continue
 		}
@@ -71,13 +72,14 @@ func newTupleDecoder(t *tuple, want []millrace.Column, cols []column, budget *in
 		d.fields[i].col = cols[i]
 		from := t.find(w.ID, i)
 		if from == nil {
+			d.fields[i].absent = true
 			continue
 		}
 		dec, err := newDecoder(from.layout, w.Type, cols[i], budget)
 		if err != nil {
 			return nil, fmt.Errorf("column %s: %w", w.Name, err)
 		}
-		d.fields[i].from, d.fields[i].decoder = from, dec
+		d.fields[i].from, d.fields[i].decoder = *from, dec
 	}
 	return d, nil
 }
@@ -186,7 +188,8 @@ func timeUnitOfDay(precision int) int {
 type intToBigInt struct{ *column64 }
 
 func (c *intToBigInt) decode(v []byte) error {
-	c.append(uint64(int32(binary.LittleEndian.Uint32(v))))
+	c.add()
+	c.vals.push(uint64(int32(binary.LittleEndian.Uint32(v))))
 	return nil
 }
 
@@ -194,7 +197,8 @@ type floatToDouble struct{ *column64 }
 
 func (c *floatToDouble) decode(v []byte) error {
 	f := float64(math.Float32frombits(binary.LittleEndian.Uint32(v)))
-	c.append(float64Bits(f))
+	c.add()
+	c.vals.push(float64Bits(f))
 	return nil
 }
 

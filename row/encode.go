@@ -21,12 +21,13 @@ const (
 // AppendRow appends row i of rec to dst.
 // REQUIRES: rec has all columns of the schema, in order, in canonical types.
 func (c *Codec) AppendRow(dst []byte, rec arrow.RecordBatch, i int) []byte {
-	if int(rec.NumCols()) != len(c.tuple.fields) {
-		panic(fmt.Sprintf("row: %d columns for the %d of schema %d", rec.NumCols(), len(c.tuple.fields), c.schema.ID))
+	arrs := rec.Columns()
+	if len(arrs) != len(c.tuple.fields) {
+		panic(fmt.Sprintf("row: %d columns for the %d of schema %d", len(arrs), len(c.tuple.fields), c.schema.ID))
 	}
 	dst, at := c.begin(dst)
-	for j := range c.tuple.fields {
-		dst = c.tuple.appendField(dst, at, j, rec.Column(j), i)
+	for j, arr := range arrs {
+		dst = c.tuple.appendField(dst, at, j, arr, i)
 	}
 	return dst
 }

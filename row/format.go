@@ -30,7 +30,7 @@ import (
 // where the value ends, from the start of the variable section. It begins where
 // the one before it ends.
 
-// formatV1 is the only format there is; a row states its format in byte 3.
+// formatV1 is in byte 3 of every row of version 1, the only one there is.
 const formatV1 = 0
 
 const (
@@ -112,6 +112,7 @@ type tuple struct {
 type field struct {
 	*layout
 	id      millrace.ColumnID
+	width   int  // the layout's, copied to where each value needs it
 	at      int  // its slot, from the start of the tuple
 	prev    int  // slot of the field before it in the variable section; -1: it is the first there
 	nullAt  int  // byte of its null bit
@@ -122,7 +123,8 @@ func newTuple(cols []millrace.Column) *tuple {
 	t := &tuple{fields: make([]field, len(cols)), last: -1}
 	at := bitmapBytes(len(cols))
 	for i, c := range cols {
-		f := field{layout: newLayout(c.Type), id: c.ID, at: at, prev: t.last, nullAt: i / 8, nullBit: 1 << (i % 8)}
+		l := newLayout(c.Type)
+		f := field{layout: l, id: c.ID, width: l.width, at: at, prev: t.last, nullAt: i / 8, nullBit: 1 << (i % 8)}
 		if f.width == 0 {
 			t.last = at
 		}

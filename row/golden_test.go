@@ -103,4 +103,3 @@ func TestGoldenV1(t *testing.T) {
 		t.Errorf("%d keys too many", len(keys))
 	}
 }
-

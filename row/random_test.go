@@ -151,7 +151,7 @@ func drawValue(t *rapid.T, b array.Builder, typ millrace.DataType, nulls bool) {
 		b.Append(arrow.Time64(rapid.Int64Range(0, 86_399_999_999).Draw(t, "time64")))
 	case *array.TimestampBuilder:
 		b.Append(arrow.Timestamp(rapid.Int64Range(-1<<40, 1<<40).Draw(t, "timestamp")))
-	case *array.MapBuilder: // before ListBuilder's interface: keys are never NULL
+	case *array.MapBuilder: // keys are never NULL
 		b.Append(true)
 		for range rapid.IntRange(0, 3).Draw(t, "entries") {
 			drawValue(t, b.KeyBuilder(), typ.Children[0].Type, false)
@@ -192,7 +192,7 @@ func equalRecords(a, b arrow.RecordBatch) error {
 	return nil
 }
 
-// mustReader reads rows of one schema into the columns wanted.
+// mustRead reads rows of one schema into the columns wanted.
 func mustRead(t interface {
 	Helper()
 	Fatalf(string, ...any)
@@ -216,4 +216,3 @@ func oneSchema(s *millrace.Schema) func(millrace.SchemaID) *millrace.Schema {
 		return nil
 	}
 }
-

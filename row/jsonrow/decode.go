@@ -63,9 +63,9 @@ type Decoder struct {
 	fault     fault
 	keys      keySet
 
-	// Columns of AddKeyed may stand in the object once more.
-	keyed bool
-	twice []uint64 // by column: the generation of fields in which it did
+	// givenIn is, by column, the last generation of fields in which the column came
+	// with AddKeyed and may stand in the object once more.
+	givenIn []uint64
 }
 
 // absence is what it means that an object lacks a column.
@@ -84,7 +84,7 @@ func NewDecoder(cols []millrace.Column, opts Options) *Decoder {
 	root := newColumn(millrace.Column{Type: millrace.DataType{Kind: millrace.Row, Children: cols}})
 	d := &Decoder{
 		cols: cols, schema: row.ArrowSchema(cols), row: root, options: opts,
-		absent: make([]absence, len(cols)), twice: make([]uint64, len(cols)), perRow: root.nullSize, nullAt: -1,
+		absent: make([]absence, len(cols)), givenIn: make([]uint64, len(cols)), perRow: root.nullSize, nullAt: -1,
 	}
 	for i, c := range cols {
 		key := slices.Contains(opts.Key, c.Name)
@@ -254,10 +254,10 @@ func (d *Decoder) object(c *column, top bool) bool {
 		}
 		child := c.children[i]
 		if c.fields.seen[i] == c.fields.gen {
-			if !top || !d.keyed || d.twice[i] == c.fields.gen {
+			if !top || d.givenIn[i] != c.fields.gen {
 				return d.failName(name, errs.DuplicateField, "the field stands twice in one object")
 			}
-			d.twice[i] = c.fields.gen
+			d.givenIn[i] = 0 // once
 			if !d.again(child) {
 				return false
 			}
@@ -323,20 +323,24 @@ func (d *Decoder) spend(c *column) bool {
 
 // changeType reads the value of _change_type.
 func (d *Decoder) changeType() bool {
-	at := d.pos
-	text, ok := d.stringAt()
-	if ok {
-		var err error
-		if d.change, err = millrace.ParseChangeType(string(text)); err == nil && !d.hasChange {
-			d.hasChange = true
-			return true
-		}
-		d.fault.start, d.fault.end = at, d.pos
-		if d.hasChange {
-			return d.failUnder(millrace.ColChangeType, errs.DuplicateField, "the field stands twice in one object")
-		}
-		return d.failUnder(millrace.ColChangeType, errs.InvalidValue, "want one of +I, -U, +U, -D")
+	at := skipSpace(d.buf, d.pos)
+	if at < len(d.buf) && d.buf[at] != '"' {
+		d.fault.start, d.fault.end = at, d.skip(at)
+		return d.failUnder(millrace.ColChangeType, errs.TypeMismatch, "want one of the strings +I, -U, +U, -D")
 	}
-	d.fault.under(millrace.ColChangeType)
-	return false
+	text, ok := d.stringAt()
+	if !ok {
+		d.fault.under(millrace.ColChangeType)
+		return false
+	}
+	change, err := millrace.ParseChangeType(string(text))
+	d.fault.start, d.fault.end = at, d.pos
+	switch {
+	case err != nil:
+		return d.failUnder(millrace.ColChangeType, errs.InvalidValue, "want one of +I, -U, +U, -D")
+	case d.hasChange:
+		return d.failUnder(millrace.ColChangeType, errs.DuplicateField, "the field stands twice in one object")
+	}
+	d.change, d.hasChange = change, true
+	return true
 }

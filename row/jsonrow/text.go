@@ -39,9 +39,7 @@ func (d *Decoder) AddKeyed(names, texts []string, raw []byte, index int64) error
 	case raw == nil:
 		ok = d.fillAbsent(d.row, true)
 	default:
-		d.keyed = true
 		ok = d.whole()
-		d.keyed = false
 	}
 	return d.commit(ok && d.judge(), size, index)
 }
@@ -56,7 +54,7 @@ func (d *Decoder) given(name, text string) bool {
 	if d.row.fields.seen[i] == d.row.fields.gen {
 		return d.failUnder(c.name, errs.DuplicateField, "the column is given twice")
 	}
-	d.row.fields.seen[i] = d.row.fields.gen
+	d.row.fields.seen[i], d.givenIn[i] = d.row.fields.gen, d.row.fields.gen
 	v := c.setKey([]byte(text))
 	if v == good {
 		return true
