@@ -1,0 +1,19 @@
+# Sourced by run.sh: the same server through stock pyarrow, when it can be had.
+
+title "The same through Arrow Flight, with stock pyarrow"
+PYTHON=
+for candidate in python3 .venv/bin/python; do
+  if "$candidate" -c 'import pyarrow.flight' 2>/dev/null; then PYTHON=$candidate; break; fi
+done
+if [ -z "$PYTHON" ] && command -v python3 >/dev/null; then
+  say "Installing pyarrow into .venv (once)."
+  if python3 -m venv .venv 2>/dev/null && timeout 300 .venv/bin/pip install --quiet --disable-pip-version-check pyarrow 2>"$DATA/pip.log"; then
+    PYTHON=.venv/bin/python
+  fi
+fi
+if [ -z "$PYTHON" ]; then
+  say "pyarrow is not here and could not be installed, so this part is left out. With it: python3 demo/tour.py $FLIGHT"
+else
+  run "$PYTHON demo/tour.py $FLIGHT"
+  check "the tour is complete" "$(echo "$OUT" | tail -1)" "done"
+fi
