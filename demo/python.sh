@@ -2,10 +2,12 @@
 
 title "The same through Arrow Flight, with stock pyarrow"
 PYTHON=
-for candidate in python3 .venv/bin/python; do
-  if "$candidate" -c 'import pyarrow.flight' 2>/dev/null; then PYTHON=$candidate; break; fi
-done
-if [ -z "$PYTHON" ] && command -v python3 >/dev/null; then
+if [ "${DEMO_PYTHON:-}" != none ]; then
+  for candidate in ${DEMO_PYTHON:-python3 .venv/bin/python}; do
+    if "$candidate" -c 'import pyarrow.flight' 2>/dev/null; then PYTHON=$candidate; break; fi
+  done
+fi
+if [ -z "$PYTHON" ] && [ -z "${DEMO_PYTHON:-}" ] && command -v python3 >/dev/null; then
   say "Installing pyarrow into .venv (once)."
   if python3 -m venv .venv 2>/dev/null && timeout 300 .venv/bin/pip install --quiet --disable-pip-version-check pyarrow 2>"$DATA/pip.log"; then
     PYTHON=.venv/bin/python

@@ -5,6 +5,9 @@
 #   demo/run.sh           everything, then leaves the server running
 #   demo/run.sh --check   the same, and stops the server at the end (for CI)
 #   demo/run.sh stop      stops the server of an earlier run
+#
+# Settings: DEMO_DATA (its folder, demo-data), MILLRACE_BIN (a binary that is built already), DEMO_PYTHON (a Python that
+# has pyarrow, or none to leave that part out).
 set -euo pipefail
 cd "$(dirname "$0")/.."
 

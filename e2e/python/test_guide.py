@@ -2,8 +2,11 @@
 
 import contextlib
 import io
+import os
 import pathlib
 import re
+import subprocess
+import sys
 
 GUIDE = pathlib.Path(__file__).parents[2] / "docs" / "guides" / "pyarrow.md"
 
@@ -28,3 +31,13 @@ def test_guide(server):
         ran += 1
     assert ran > 10
     names["client"].close()
+
+
+def test_demo_tour(server, tmp_path):
+    """The demo with its Python part: run.sh loads the flights, tour.py reads them through Flight."""
+    root = GUIDE.parents[2]
+    env = {**os.environ, "MILLRACE_BIN": str(server.binary), "DEMO_DATA": str(tmp_path / "demo"), "DEMO_PYTHON": sys.executable}
+    env.pop("MILLRACE_SERVER", None)
+    done = subprocess.run([str(root / "demo" / "run.sh"), "--check"], env=env, capture_output=True, text=True, timeout=300)
+    assert done.returncode == 0, done.stdout[-4000:] + done.stderr[-4000:]
+    assert "a live tail saw" in done.stdout
