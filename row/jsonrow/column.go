@@ -18,6 +18,7 @@ import (
 // of arrow-go it can be cut back, which is how a bad row leaves no trace (J1).
 type column struct {
 	name     string
+	label    string // the name as it mostly stands in an object: in quotes, with its colon
 	typ      millrace.DataType
 	kind     millrace.Kind
 	nullable bool
@@ -43,7 +44,7 @@ type column struct {
 }
 
 func newColumn(c millrace.Column) *column {
-	col := &column{name: c.Name, typ: c.Type, kind: c.Type.Kind, nullable: c.Nullable, dt: row.ArrowType(c.Type)}
+	col := &column{name: c.Name, label: `"` + c.Name + `":`, typ: c.Type, kind: c.Type.Kind, nullable: c.Nullable, dt: row.ArrowType(c.Type)}
 	switch c.Type.Kind {
 	case millrace.TinyInt:
 		col.width = 1
@@ -332,16 +333,4 @@ func newFieldSet(cols []*column) fieldSet {
 		f.byName[c.name] = i
 	}
 	return f
-}
-
-// find is the number of the field with this name, or -1. Objects of one stream
-// mostly have their fields in one order, so next is tried first.
-func (f *fieldSet) find(cols []*column, name []byte, next int) int {
-	if next < len(cols) && string(name) == cols[next].name {
-		return next
-	}
-	if i, ok := f.byName[string(name)]; ok {
-		return i
-	}
-	return -1
 }

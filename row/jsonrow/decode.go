@@ -238,24 +238,26 @@ func (d *Decoder) object(c *column, top bool) bool {
 		if !more {
 			break
 		}
-		name, ok := d.name()
-		if !ok {
-			return false
-		}
-		i := c.fields.find(c.children, name, next)
-		if i < 0 {
-			if top && d.options.AllowChangeType && string(name) == millrace.ColChangeType {
-				if !d.changeType() {
-					return false
-				}
-				continue
+		i := next
+		if next >= len(c.children) || !d.eat(c.children[next].label) {
+			name, ok := d.name()
+			if !ok {
+				return false
 			}
-			return d.failName(name, errs.UnknownField, "no such field")
+			if i, ok = c.fields.byName[string(name)]; !ok {
+				if top && d.options.AllowChangeType && string(name) == millrace.ColChangeType {
+					if !d.changeType() {
+						return false
+					}
+					continue
+				}
+				return d.failName(name, errs.UnknownField, "no such field")
+			}
 		}
 		child := c.children[i]
 		if c.fields.seen[i] == c.fields.gen {
 			if !top || d.givenIn[i] != c.fields.gen {
-				return d.failName(name, errs.DuplicateField, "the field stands twice in one object")
+				return d.failUnder(child.name, errs.DuplicateField, "the field stands twice in one object")
 			}
 			d.givenIn[i] = 0 // once
 			if !d.again(child) {
@@ -276,6 +278,16 @@ func (d *Decoder) object(c *column, top bool) bool {
 	if found < len(c.children) {
 		return d.fillAbsent(c, top)
 	}
+	return true
+}
+
+// eat steps over a text when it stands at pos.
+func (d *Decoder) eat(text string) bool {
+	end := d.pos + len(text)
+	if end > len(d.buf) || string(d.buf[d.pos:end]) != text {
+		return false
+	}
+	d.pos = end
 	return true
 }
 
@@ -334,9 +346,9 @@ func (d *Decoder) changeType() bool {
 		return false
 	}
 	change, err := millrace.ParseChangeType(string(text))
-	d.fault.start, d.fault.end = at, d.pos
 	switch {
 	case err != nil:
+		d.fault.start, d.fault.end = at, d.pos
 		return d.failUnder(millrace.ColChangeType, errs.InvalidValue, "want one of +I, -U, +U, -D")
 	case d.hasChange:
 		return d.failUnder(millrace.ColChangeType, errs.DuplicateField, "the field stands twice in one object")

@@ -277,3 +277,42 @@ func TestFull(t *testing.T) {
 	wantFault(t, d.AddObject([]byte(`{"a":[null`+strings.Repeat(",null", 100_000)+`]}`), 0), errs.TooLarge, 0, "a[2047]", "too much room")
 	wantFault(t, d.AddObject([]byte(`{"a":"`+strings.Repeat("x", MaxRowBytes)+`"}`), 9), errs.TooLarge, 9, "", "1048576")
 }
+
+// TestEqualKeys shows that MAP keys count as equal when their values are, however
+// spelled, for few and many keys and for keys that are nested.
+func TestEqualKeys(t *testing.T) {
+	many := func(last string) string {
+		var b strings.Builder
+		for i := range 50 {
+			fmt.Fprintf(&b, `{"key":%d},`, i)
+		}
+		return `[` + b.String() + `{"key":` + last + `}]`
+	}
+	tests := []struct {
+		sql, in string
+		twice   bool
+	}{
+		{"MAP<DOUBLE, INT>", `[{"key":0},{"key":-0.0}]`, true},
+		{"MAP<FLOAT, INT>", `[{"key":-0},{"key":0}]`, true},
+		{"MAP<DOUBLE, INT>", `[{"key":"NaN"},{"key":"NaN"}]`, true},
+		{"MAP<DOUBLE, INT>", `[{"key":-0},{"key":-1},{"key":-2}]`, false},
+		{"MAP<INT, INT>", many("49"), true},
+		{"MAP<INT, INT>", many("50"), false},
+		{"MAP<INT, INT>", many("-1"), false},
+		{"MAP<BOOLEAN, INT>", `[{"key":true},{"key":false}]`, false},
+		{"MAP<BOOLEAN, INT>", `[{"key":true},{"key":false},{"key":true}]`, true},
+		{"MAP<STRING, INT>", `{"a":1,"\u0061":2}`, true},
+		{"MAP<STRING, INT>", `{"ab":1,"a":2,"b":3}`, false},
+		{"MAP<ARRAY<DOUBLE>, INT>", `[{"key":[0,1]},{"key":[-0,1.0]}]`, true},
+		{"MAP<ARRAY<DOUBLE>, INT>", `[{"key":[0,1]},{"key":[0]},{"key":[1,0]}]`, false},
+		{"MAP<ROW<a STRING, b INT>, INT>", `[{"key":{"a":"x"}},{"key":{"b":null,"a":"x"}}]`, true},
+		{"ARRAY<MAP<INT, INT>>", `[[{"key":1}],[{"key":1}]]`, false},
+	}
+	for _, tt := range tests {
+		d := NewDecoder(column1(t, tt.sql), Options{})
+		err := d.AddObject(object1([]byte(tt.in)), 0)
+		if tt.twice != errs.Is(err, errs.DuplicateField) || !tt.twice && err != nil {
+			t.Errorf("%s %s: %v", tt.sql, tt.in, err)
+		}
+	}
+}

@@ -46,8 +46,8 @@ func (d *Decoder) AddKeyed(names, texts []string, raw []byte, index int64) error
 
 // given reads the value of one column from its text.
 func (d *Decoder) given(name, text string) bool {
-	i := d.row.fields.find(d.row.children, []byte(name), 0)
-	if i < 0 {
+	i, ok := d.row.fields.byName[name]
+	if !ok {
 		return d.failName([]byte(name), errs.UnknownColumn, "no such key column")
 	}
 	c := d.row.children[i]
