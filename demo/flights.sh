@@ -1,4 +1,4 @@
-# Sourced by run.sh: what the flights show (X4, X6, X8, X9 of the worked examples, on real data).
+# Sourced by run: what the flights show (X4, X6, X8, X9 of the worked examples, on real data).
 
 FLIGHTS="\$MILLRACE_SERVER/v1/databases/nyc/tables/flights"
 

@@ -1,4 +1,4 @@
-# Sourced by run.sh: how the demo talks, runs and checks commands, and starts and stops its server.
+# Sourced by run: how the demo talks, runs and checks commands, and starts and stops its server.
 
 CHECKS=0
 SERVER_PID=
@@ -105,6 +105,6 @@ ended() {
     wait "$SERVER_PID" || fail "the server ended with $?; see $DATA/server.log"
     [ "$1" != 0 ] || echo "The server has stopped."
   elif [ "$1" != 0 ] && [ -n "$SERVER_PID" ]; then
-    echo "The server still runs (process $SERVER_PID, log $DATA/server.log); demo/run.sh stop ends it." >&2
+    echo "The server still runs (process $SERVER_PID, log $DATA/server.log); demo/run stop ends it." >&2
   fi
 }

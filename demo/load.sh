@@ -1,4 +1,4 @@
-# Sourced by run.sh: the tables, and the data in them.
+# Sourced by run: the tables, and the data in them.
 
 title "Tables: a log of flights, and four dimensions with keys"
 

@@ -1,4 +1,4 @@
-# Sourced by run.sh: the same server through stock pyarrow, when it can be had.
+# Sourced by run: the same server through stock pyarrow, when it can be had.
 
 title "The same through Arrow Flight, with stock pyarrow"
 PYTHON=

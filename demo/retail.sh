@@ -1,4 +1,4 @@
-# Sourced by run.sh: worked examples as they stand in the documents, in a database retail (X2, X5, X9, X10).
+# Sourced by run: worked examples as they stand in the documents, in a database retail (X2, X5, X9, X10).
 
 title "The changelog of one order (X2)"
 RETAIL="\$MILLRACE_SERVER/v1/databases/retail/tables"

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""The demo's tour of Arrow Flight: stock pyarrow against the tables that demo/run.sh has loaded.
+"""The demo's tour of Arrow Flight: stock pyarrow against the tables that demo/run has loaded.
 
 Usage: tour.py grpc://127.0.0.1:8815
 """

@@ -11,7 +11,7 @@ import (
 // Its part in Python is run with the other Python tests.
 func TestDemo(t *testing.T) {
 	t.Parallel()
-	cmd := exec.CommandContext(t.Context(), "../demo/run.sh", "--check")
+	cmd := exec.CommandContext(t.Context(), "../demo/run", "--check")
 	cmd.Env = append(bareEnviron(), "MILLRACE_BIN="+binaryPath, "DEMO_DATA="+t.TempDir()+"/demo", "DEMO_PYTHON=none")
 	said, err := cmd.CombinedOutput()
 	require.NoError(t, err, "%s", said)
