@@ -71,6 +71,31 @@ func checkRoundTrip(t *testing.T, s *millrace.Schema, rec arrow.RecordBatch, cha
 	require.Equal(t, b, again, "encoding the same rows twice")
 }
 
+// Shows that arrays whose children are slices themselves (as other code may build
+// them) are written as the values they have.
+func TestSlicedChildren(t *testing.T) {
+	s := makeSchema(1, "ROW<a INT, b STRING, c BOOLEAN>", "ARRAY<ROW<a INT, b STRING, c BOOLEAN>>")
+	rec := randomRecord(newRand(2), s, 100, 2)
+	defer rec.Release()
+	child := func(a arrow.Array, from, to int) arrow.ArrayData {
+		d := array.NewSliceData(a.Data(), int64(from), int64(to))
+		return d
+	}
+	st := rec.Column(0).(*array.Struct)
+	var children []arrow.ArrayData
+	for i := range st.NumField() {
+		children = append(children, child(st.Field(i), 9, 80))
+	}
+	strct := array.MakeFromData(array.NewData(st.DataType(), 60, []*memory.Buffer{nil}, children, 0, 3))
+	offsets := memory.NewBufferBytes(arrow.Int32Traits.CastToBytes([]int32{2, 5, 5, 20}))
+	list := array.MakeFromData(array.NewData(rec.Column(1).DataType(), 3, []*memory.Buffer{nil, offsets}, []arrow.ArrayData{child(st, 11, 70)}, 0, 0))
+	for i, a := range []arrow.Array{strct, list} {
+		want := makeSchema(1, allTypes...)
+		want.Columns = s.Columns[i : i+1]
+		checkRoundTrip(t, want, array.NewRecordBatch(row.ArrowSchema(want.Columns), []arrow.Array{a}, int64(a.Len())), nil, LZ4)
+	}
+}
+
 // Shows that any choice of columns, in any order and with repeats, is what the
 // whole record has.
 func TestRecordProjects(t *testing.T) {

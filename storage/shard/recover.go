@@ -110,6 +110,9 @@ func (s *Shard) recover(ctx context.Context) error {
 		return fmt.Errorf("shard %d: the record of epoch %d: %w", s.o.ID, epoch, err)
 	}
 	tail = s.log.Tail()
+	if err := s.kv.NewBatch().Commit(tail.LSN); err != nil {
+		return err
+	}
 	s.applied.Store(&appliedAt{lsn: tail.LSN, tail: tail})
 	s.o.Logger.Info("shard open", slog.Int("shard", int(s.o.ID)), slog.Uint64("epoch", uint64(epoch)),
 		slog.Uint64("manifest_lsn", uint64(m.LSN)), slog.Uint64("lsn", uint64(tail.LSN)), slog.Int("buckets", len(s.buckets)))

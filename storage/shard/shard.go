@@ -178,7 +178,7 @@ func (s *Shard) newBucketState(id millrace.BucketID, t *tableState, log *bucket.
 		for _, i := range b.pk {
 			b.inKey[i] = true
 		}
-		b.nulls = b.codec.AppendMerged(nil, nil, nil, make([]bool, len(d.Schema.Columns)))
+		b.nulls = b.codec.AppendPartial(nil, nil, nil, 0)
 	}
 	return b
 }
@@ -239,10 +239,19 @@ func (s *Shard) fail(err error) {
 	}
 }
 
+// Damaged is a shard that could not be opened: it answers everything with the
+// reason, so that the other shards of a table can go on.
+func Damaged(id ShardID, cause error, logger *slog.Logger) *Shard {
+	s := &Shard{o: Options{ID: id, Logger: logger}}
+	s.subs.init()
+	s.fail(cause)
+	return s
+}
+
 // Close takes a checkpoint when the shard is sound, stops, and closes the stores.
 // Writes that wait are answered with errs.Draining.
 func (s *Shard) Close(ctx context.Context) error {
-	if !s.draining.CompareAndSwap(false, true) {
+	if !s.draining.CompareAndSwap(false, true) || s.kv == nil {
 		return nil
 	}
 	var err error

@@ -48,7 +48,9 @@ func (l *shardLog) Append(ctx context.Context, entries []Entry) (millrace.LSN, e
 	if err := l.enc.encode(h.Tail, entries); err != nil {
 		return 0, err
 	}
+	defer l.enc.release()
 	r := &l.req
+	defer func() { r.buf = nil }()
 	r.buf, r.tail, r.records = l.enc.buf, l.enc.tail, int(l.enc.tail.LSN-h.LSN)
 	if err := l.f.submit(r); err != nil {
 		return 0, err

@@ -65,7 +65,6 @@ func (f *Files) commit(group []*request) {
 	for _, r := range group {
 		bufs, size = append(bufs, r.buf), size+int64(len(r.buf))
 	}
-	f.bufs = bufs
 	err := f.Err()
 	switch {
 	case err != nil:
@@ -77,6 +76,8 @@ func (f *Files) commit(group []*request) {
 	if err == nil {
 		f.account(group, size)
 	}
+	clear(bufs)
+	f.bufs = bufs
 	for _, r := range group {
 		r.done <- err
 	}

@@ -28,13 +28,12 @@ func (e *encoder) encode(tail Tail, entries []Entry) error {
 		if len(en.Data) > MaxEntryBytes {
 			return errs.New(errs.TooLarge, "an entry of %d bytes is above the limit of %d", len(en.Data), MaxEntryBytes)
 		}
-		size += entryHeaderSize + len(en.Data)
+		if size += entryHeaderSize + len(en.Data); size > MaxAppendBytes {
+			return errs.New(errs.TooLarge, "the entries of one append are above the limit of %d bytes", MaxAppendBytes)
+		}
 	}
 	// Each record but the last is more than half full.
 	size += (2*size/maxBodyBytes + 2) * (frameSize + recordHeaderSize + entryHeaderSize)
-	if cap(e.buf) > keepBuffer && size < keepBuffer {
-		e.buf = nil
-	}
 	e.buf, e.tail = slices.Grow(e.buf[:0], size), tail
 	e.begin()
 	for _, en := range entries {
@@ -102,6 +101,13 @@ func (e *encoder) put(h entryHeader, data []byte) {
 	h.put(head[:])
 	e.buf = append(append(e.buf, head[:]...), data...)
 	e.entries++
+}
+
+// release lets go of a large buffer.
+func (e *encoder) release() {
+	if cap(e.buf) > keepBuffer {
+		e.buf = nil
+	}
 }
 
 // finish writes the open record's header and moves the tail behind it.

@@ -43,6 +43,9 @@ const (
 	MaxRecordBytes = 896 << 10
 	// MaxEntryBytes bounds an entry's data; a larger one is refused (errs.TooLarge).
 	MaxEntryBytes = 64 << 20
+	// MaxAppendBytes bounds the entries of one Append together, each with 8 bytes
+	// for its header; more is refused (errs.TooLarge).
+	MaxAppendBytes = 256 << 20
 )
 
 // Entry is one thing that happened, whole: a reader gets all of it or nothing.

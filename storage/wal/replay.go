@@ -39,6 +39,9 @@ func (l *shardLog) Replay(ctx context.Context, after millrace.LSN, fn func(millr
 	if errors.Is(err, errNoBeginning) {
 		err = errs.New(errs.CorruptData, "shard %d: the entry that goes on in record %d begins in one that was purged", l.shard, after+1)
 	}
+	if err == nil && r.asm.open {
+		r.asm.abandoned++
+	}
 	if r.asm.abandoned > 0 {
 		l.f.met.abandoned.Add(float64(r.asm.abandoned))
 		l.f.opts.Logger.LogAttrs(ctx, slog.LevelWarn, "log entries that were never finished are left out",

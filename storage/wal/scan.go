@@ -56,14 +56,16 @@ func (s *scanner) peek(off int64, n int) ([]byte, error) {
 	if lo >= 0 && lo+int64(n) <= int64(len(s.buf)) {
 		return s.buf[lo:], nil
 	}
-	if s.buf == nil {
-		s.buf = make([]byte, 0, scanWindow)
-	}
-	kept := 0
+	var left []byte
 	if lo >= 0 && lo < int64(len(s.buf)) {
-		kept = copy(s.buf[:cap(s.buf)], s.buf[lo:])
+		left = s.buf[lo:]
 	}
-	s.at, s.buf = off, s.buf[:min(int64(cap(s.buf)), s.end-off)]
+	size := int(min(scanWindow, s.end-off))
+	if cap(s.buf) < size {
+		s.buf = make([]byte, size)
+	}
+	kept := copy(s.buf[:size], left)
+	s.at, s.buf = off, s.buf[:size]
 	got, err := s.f.ReadAt(s.buf[kept:], off+int64(kept))
 	s.buf = s.buf[:kept+got]
 	if err != nil && !errors.Is(err, io.EOF) {

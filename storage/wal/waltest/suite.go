@@ -417,7 +417,7 @@ func testConcurrent(t *testing.T, open Opener) {
 func testReplayWhileAppending(t *testing.T, open Opener) {
 	log := open1(t, open)
 	for i := range 20 {
-		add(t, log, wal.Entry{Kind: wal.Data, Data: Pattern(uint64(i), 30_000)})
+		add(t, log, wal.Entry{Kind: wal.Data, Data: Pattern(uint64(i), 3_000)})
 	}
 	stop := make(chan struct{})
 	var wg sync.WaitGroup
@@ -430,7 +430,7 @@ func testReplayWhileAppending(t *testing.T, open Opener) {
 				return
 			default:
 			}
-			if _, err := log.Append(context.Background(), []wal.Entry{{Kind: wal.Data, Data: Pattern(uint64(i), 30_000)}}); err != nil {
+			if _, err := log.Append(context.Background(), []wal.Entry{{Kind: wal.Data, Data: Pattern(uint64(i), 3_000)}}); err != nil {
 				t.Error(err)
 			}
 			if err := log.Purge(context.Background(), 10); err != nil {
@@ -438,13 +438,13 @@ func testReplayWhileAppending(t *testing.T, open Opener) {
 			}
 		}
 	})
-	for range 10 {
+	for range 5 {
 		least := int(log.Tail().LSN)
 		got := read(t, log, 10)
 		require.GreaterOrEqual(t, len(got), least-10)
 		for i, g := range got {
 			require.EqualValues(t, 11+i, g.LSN)
-			require.True(t, bytes.Equal(Pattern(uint64(10+i), 30_000), g.Entry.Data))
+			require.True(t, bytes.Equal(Pattern(uint64(10+i), 3_000), g.Entry.Data))
 		}
 	}
 }

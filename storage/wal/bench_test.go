@@ -1,0 +1,135 @@
+package wal_test
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/cockroachdb/pebble/v2/vfs"
+	"github.com/stretchr/testify/require"
+
+	millrace "github.com/millrace/millrace"
+	"github.com/millrace/millrace/storage/wal"
+	"github.com/millrace/millrace/storage/wal/waltest"
+)
+
+// The disk is shared and its speed changes from second to second, so each benchmark
+// alternates between the log and a bare loop that writes and fdatasyncs the same
+// bytes (log, raw, raw, log), and reports the median of the ratios of their times:
+// ratio 1 is as fast as the bare loop.
+
+// round is what one side does in one turn.
+const round = 8 << 20
+
+// BenchmarkAppend is durable appends from several shards at the same time. raw is
+// how many bytes the bare loop writes per fdatasync.
+func BenchmarkAppend(b *testing.B) {
+	for _, c := range []struct{ shards, size, raw int }{
+		{1, 256 << 10, 256 << 10},
+		{4, 256 << 10, 256 << 10},
+		{4, 256 << 10, 512 << 10},
+		{4, 256 << 10, 1 << 20},
+		{16, 256 << 10, 1 << 20},
+		{1, 1 << 10, 1 << 10},
+		{4, 1 << 10, 1 << 10},
+		{50, 1 << 10, 1 << 10},
+	} {
+		b.Run(fmt.Sprintf("shards=%d/bytes=%d/raw=%d", c.shards, c.size, c.raw), func(b *testing.B) {
+			ours, closeOurs := benchLog(b, c.shards, c.size)
+			defer closeOurs()
+			raw, closeRaw := benchRaw(b, c.raw)
+			defer closeRaw()
+			n := min(round/c.raw, 512) * c.raw / c.size
+			var ratios []float64
+			var took [2]time.Duration
+			turn := func(side int, run func()) time.Duration {
+				begun := time.Now()
+				run()
+				d := time.Since(begun)
+				took[side] += d
+				return d
+			}
+			for b.Loop() {
+				a := turn(0, func() { ours(n) })
+				r := turn(1, func() { raw(n * c.size / c.raw) })
+				r += turn(1, func() { raw(n * c.size / c.raw) })
+				a += turn(0, func() { ours(n) })
+				ratios = append(ratios, float64(r)/float64(a))
+			}
+			slices.Sort(ratios)
+			mb := float64(2*n*c.size*len(ratios)) / 1e6
+			b.ReportMetric(ratios[len(ratios)/2], "ratio")
+			b.ReportMetric(mb/took[0].Seconds(), "log-MB/s")
+			b.ReportMetric(mb/took[1].Seconds(), "raw-MB/s")
+			b.ReportMetric(took[0].Seconds()*1e6/float64(2*n*len(ratios)), "log-µs/append")
+			b.ReportMetric(0, "ns/op")
+		})
+	}
+}
+
+// benchLog returns a function that makes n appends, spread over the shards.
+func benchLog(b *testing.B, shards, size int) (run func(n int), done func()) {
+	f := mustOpen(b, vfs.Default, b.TempDir(), wal.Options{ClusterID: cluster, Shards: shards})
+	payload := waltest.Pattern(1, size)
+	ctx := context.Background()
+	run = func(n int) {
+		var left atomic.Int64
+		left.Store(int64(n))
+		var wg sync.WaitGroup
+		for s := range shards {
+			log := mustShard(b, f, millrace.ShardID(s))
+			wg.Go(func() {
+				for left.Add(-1) >= 0 {
+					if _, err := log.Append(ctx, []wal.Entry{{Kind: wal.Data, Data: payload}}); err != nil {
+						b.Error(err)
+					}
+				}
+				if err := log.Purge(ctx, log.Tail().LSN); err != nil {
+					b.Error(err)
+				}
+			})
+		}
+		wg.Wait()
+	}
+	return run, func() { require.NoError(b, f.Close()) }
+}
+
+// benchRaw returns a function that writes and syncs n times, to a new file each 64 MiB.
+func benchRaw(b *testing.B, size int) (run func(n int), done func()) {
+	path := filepath.Join(b.TempDir(), "raw")
+	payload := waltest.Pattern(1, size)
+	var f *os.File
+	var written int
+	next := func() {
+		if f != nil {
+			require.NoError(b, f.Close())
+			require.NoError(b, os.Remove(path))
+		}
+		var err error
+		f, err = os.Create(path)
+		require.NoError(b, err)
+		written = 0
+	}
+	next()
+	run = func(n int) {
+		for range n {
+			if written += size; written > 64<<20 {
+				next()
+			}
+			if _, err := f.Write(payload); err != nil {
+				b.Fatal(err)
+			}
+			if err := syscall.Fdatasync(int(f.Fd())); err != nil {
+				b.Fatal(err)
+			}
+		}
+	}
+	return run, func() { require.NoError(b, f.Close()) }
+}
