@@ -83,7 +83,7 @@ func (s *Signer) Sign(payload []byte) (string, error) {
 
 // Verify returns the payload of what Sign returned. A string that has expired is
 // ticket_expired; one that was not signed by this cluster for this purpose is
-// invalid_request.
+// invalid_value.
 func (s *Signer) Verify(signed string) ([]byte, error) {
 	// The decoder skips line ends; a signed string has none.
 	if len(signed) > base64.RawURLEncoding.EncodedLen(signedMin+MaxPayload) || strings.ContainsAny(signed, "\r\n") {
@@ -134,7 +134,7 @@ func appendMAC(dst []byte, key *Key, purpose string, body []byte) []byte {
 }
 
 func (s *Signer) notOurs() error {
-	return errs.New(errs.InvalidRequest, "the %s is not one that this cluster made", s.o.Purpose)
+	return errs.New(errs.InvalidValue, "the %s is not one that this cluster made", s.o.Purpose)
 }
 
 func (s *Signer) expired() error {

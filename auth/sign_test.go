@@ -91,7 +91,7 @@ func TestTampering(t *testing.T) {
 	refused := func(what, purpose, signed string) {
 		t.Helper()
 		_, err := f.signer(purpose).Verify(signed)
-		if !errs.Is(err, errs.InvalidRequest) || err.Error() != "the "+purpose+" is not one that this cluster made" {
+		if !errs.Is(err, errs.InvalidValue) || err.Error() != "the "+purpose+" is not one that this cluster made" {
 			t.Errorf("%s: %v", what, err)
 		}
 	}
@@ -145,7 +145,7 @@ func TestRotation(t *testing.T) {
 		t.Errorf("after two rotations: %v", err)
 	}
 	f.keys = []Key{{ID: 5, Secret: [32]byte{9}}}
-	if _, err := f.Verify(s); !errs.Is(err, errs.InvalidRequest) {
+	if _, err := f.Verify(s); !errs.Is(err, errs.InvalidValue) {
 		t.Errorf("key of the future: %v", err)
 	}
 }

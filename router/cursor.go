@@ -77,7 +77,7 @@ func appendBytes(b, s []byte) []byte {
 
 // parseCursor reads what String wrote.
 func parseCursor(s string) (*cursor, error) {
-	bad := errs.New(errs.InvalidRequest, "the cursor is damaged or not one of ours: send it as it was received")
+	bad := errs.New(errs.InvalidValue, "the cursor is damaged or not one of ours: send it as it was received")
 	if len(s) > maxCursorBytes || len(s) < len(cursorPrefix) {
 		return nil, bad
 	}

@@ -51,7 +51,7 @@ func (r *Router) Buckets(t *millrace.Table) ([]BucketInfo, error) {
 func (r *Router) Offsets(t *millrace.Table, pos Position) (map[string]millrace.Offset, error) {
 	switch pos.Kind {
 	case Never, AtCursor, AtOffsets:
-		return nil, errs.New(errs.InvalidRequest, "at is earliest, latest, full or a time")
+		return nil, errs.New(errs.InvalidValue, "at is earliest, latest, full or a time")
 	case Full:
 		// The offsets that the whole table stands for: of keyed state the end, of a
 		// log its begin.

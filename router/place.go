@@ -34,7 +34,7 @@ func (r *Router) chooseBuckets(p *Plan, req *ReadRequest) ([]uint16, error) {
 	}
 	for _, b := range req.Buckets {
 		if b < 0 || b >= t.Buckets {
-			return nil, errs.New(errs.InvalidRequest, "table %s has buckets 0 to %d, not %d", t.Path, t.Buckets-1, b)
+			return nil, errs.New(errs.InvalidValue, "table %s has buckets 0 to %d, not %d", t.Path, t.Buckets-1, b)
 		}
 	}
 	return out, nil
@@ -148,15 +148,15 @@ func (r *Router) place(p *Plan, req *ReadRequest, o PlanOptions, buckets []uint1
 	state := p.Table.Keyed() && (p.View == RowsView || from.Kind == Full)
 	if p.Table.Keyed() && p.View == RowsView {
 		if req.From != nil && from.Kind != Full || req.Until != nil && until.Kind != Latest {
-			return errs.New(errs.InvalidRequest, "the rows of keyed table %s are read as they are now: from \"full\", until \"latest\"; for a place in its log read the changelog", p.Table.Path)
+			return errs.New(errs.InvalidValue, "the rows of keyed table %s are read as they are now: from \"full\", until \"latest\"; for a place in its log read the changelog", p.Table.Path)
 		}
 		until = Position{Kind: Latest}
 	}
 	switch {
 	case from.Kind == Never || until.Kind == Full:
-		return errs.New(errs.InvalidRequest, "from cannot be \"never\", until cannot be \"full\"")
+		return errs.New(errs.InvalidValue, "from cannot be \"never\", until cannot be \"full\"")
 	case until.Kind == Never && o.Bounded:
-		return errs.New(errs.InvalidRequest, "this operation answers with an end: until cannot be \"never\"; follow a table with /changelog, a stream of events or a Flight tail")
+		return errs.New(errs.InvalidValue, "this operation answers with an end: until cannot be \"never\"; follow a table with /changelog, a stream of events or a Flight tail")
 	}
 	p.Follow = until.Kind == Never
 	if from.Kind == AtCursor {
@@ -251,10 +251,10 @@ func (p *Plan) checkOffsets(pos Position) error {
 	for key := range pos.Offsets {
 		part, n, err := millrace.ParseBucketKey(key)
 		if err != nil {
-			return errs.New(errs.InvalidRequest, "%v", err)
+			return errs.New(errs.InvalidValue, "%v", err)
 		}
 		if part != "" || int(n) >= p.Table.Buckets {
-			return errs.New(errs.InvalidRequest, "table %s has no bucket %q", p.Table.Path, clip(key))
+			return errs.New(errs.InvalidValue, "table %s has no bucket %q", p.Table.Path, clip(key))
 		}
 	}
 	return nil
@@ -300,7 +300,7 @@ func (r *Router) placeAtCursor(p *Plan, text string, until Position, buckets []u
 		return errs.New(errs.TableRecreated, "the cursor is of table %d, and %s is table %d now: it was dropped and created again", c.table, p.Table.Path, p.Table.ID)
 	}
 	if c.state != nil && p.View != ChangelogView {
-		return errs.New(errs.InvalidRequest, "the cursor stands in a changelog read, not in a read of rows")
+		return errs.New(errs.InvalidValue, "the cursor stands in a changelog read, not in a read of rows")
 	}
 	at := map[uint16]int{}
 	for i, pl := range c.places {

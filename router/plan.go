@@ -126,10 +126,10 @@ func (r *Router) resolve(ctx context.Context, path string, req *ReadRequest, o P
 	if path == "" {
 		path = req.Table
 	} else if req.Table != "" && req.Table != path {
-		return nil, 0, errs.New(errs.InvalidRequest, "the request names table %q and the path %q", clip(req.Table), clip(path))
+		return nil, 0, errs.New(errs.InvalidValue, "the request names table %q and the path %q", clip(req.Table), clip(path))
 	}
 	if path == "" {
-		return nil, 0, errs.New(errs.InvalidRequest, "the request names no table: give \"table\":\"database.table\"")
+		return nil, 0, errs.New(errs.InvalidValue, "the request names no table: give \"table\":\"database.table\"")
 	}
 	base, suffix := SplitVirtual(path)
 	view, err := viewOf(suffix, req, o)
@@ -157,10 +157,10 @@ func viewOf(suffix string, req *ReadRequest, o PlanOptions) (View, error) {
 		case "lake":
 			return errs.New(errs.NotImplemented, "reading the lake ($lake) is not implemented yet")
 		default:
-			return errs.New(errs.InvalidRequest, "%s %q is not one of rows, changelog, binlog", by, clip(name))
+			return errs.New(errs.InvalidValue, "%s %q is not one of rows, changelog, binlog", by, clip(name))
 		}
 		if set && v != view {
-			return errs.New(errs.InvalidRequest, "%s asks for %q, and the request for another view", by, name)
+			return errs.New(errs.InvalidValue, "%s asks for %q, and the request for another view", by, name)
 		}
 		view, set = v, true
 		return nil
@@ -176,7 +176,7 @@ func viewOf(suffix string, req *ReadRequest, o PlanOptions) (View, error) {
 	case "lake":
 		return 0, errs.New(errs.NotImplemented, "tier \"lake\" is not implemented yet")
 	default:
-		return 0, errs.New(errs.InvalidRequest, "tier %q is not one of union, hot, lake", clip(req.Tier))
+		return 0, errs.New(errs.InvalidValue, "tier %q is not one of union, hot, lake", clip(req.Tier))
 	}
 	return view, nil
 }
@@ -185,21 +185,21 @@ func viewOf(suffix string, req *ReadRequest, o PlanOptions) (View, error) {
 func (p *Plan) settings(req *ReadRequest) error {
 	if req.Limit != nil {
 		if *req.Limit < 0 {
-			return errs.New(errs.InvalidRequest, "limit %d is negative", *req.Limit)
+			return errs.New(errs.InvalidValue, "limit %d is negative", *req.Limit)
 		}
 		p.Limit = *req.Limit
 	}
 	p.PageSize = DefaultPageSize
 	if req.PageSize != nil {
 		if *req.PageSize < 1 || *req.PageSize > MaxPageSize {
-			return errs.New(errs.InvalidRequest, "page_size is between 1 and %d", MaxPageSize)
+			return errs.New(errs.InvalidValue, "page_size is between 1 and %d", MaxPageSize)
 		}
 		p.PageSize = *req.PageSize
 	}
 	p.Heartbeat = DefaultHeartbeat * time.Millisecond
 	if req.HeartbeatMS != nil {
 		if *req.HeartbeatMS < minHeartbeatMilli || *req.HeartbeatMS > maxHeartbeatMilli {
-			return errs.New(errs.InvalidRequest, "heartbeat_ms is between %d and %d", minHeartbeatMilli, maxHeartbeatMilli)
+			return errs.New(errs.InvalidValue, "heartbeat_ms is between %d and %d", minHeartbeatMilli, maxHeartbeatMilli)
 		}
 		p.Heartbeat = time.Duration(*req.HeartbeatMS) * time.Millisecond
 	}
@@ -225,7 +225,7 @@ func ParseCompression(s string) (segment.Codec, error) {
 	case "zstd":
 		return segment.ZSTD, nil
 	}
-	return 0, errs.New(errs.InvalidRequest, "compression %q is not one of stored, none, lz4, zstd", clip(s))
+	return 0, errs.New(errs.InvalidValue, "compression %q is not one of stored, none, lz4, zstd", clip(s))
 }
 
 func (p *Plan) compileFilter(text string, params []json.RawMessage) error {

@@ -69,7 +69,7 @@ func ParsePosition(s string) (*Position, error) {
 func positionAtMillis(ms int64) (*Position, error) {
 	const most = 253_402_300_800_000 // year 10000
 	if ms < 0 || ms >= most {
-		return nil, errs.New(errs.InvalidRequest, "%d is not a time in milliseconds since 1970", ms)
+		return nil, errs.New(errs.InvalidValue, "%d is not a time in milliseconds since 1970", ms)
 	}
 	return &Position{Kind: AtTime, Time: time.UnixMilli(ms)}, nil
 }
@@ -78,7 +78,7 @@ func badPosition(s string) error {
 	if len(s) > 64 {
 		s = s[:64] + "…"
 	}
-	return errs.New(errs.InvalidRequest, "%q is not a position: one of earliest, latest, full, an RFC 3339 time, milliseconds since 1970, an object of offsets such as {\"0\":17}, or a cursor that begins with c1.", s)
+	return errs.New(errs.InvalidValue, "%q is not a position: one of earliest, latest, full, an RFC 3339 time, milliseconds since 1970, an object of offsets such as {\"0\":17}, or a cursor that begins with c1.", s)
 }
 
 // UnmarshalJSON reads a string (as ParsePosition), a number of milliseconds or an
@@ -91,17 +91,17 @@ func (p *Position) UnmarshalJSON(b []byte) error {
 	case len(b) > 0 && b[0] == '"':
 		var s string
 		if err := json.Unmarshal(b, &s); err != nil {
-			return errs.New(errs.InvalidRequest, "the position does not read: %v", err)
+			return errs.New(errs.InvalidValue, "the position does not read: %v", err)
 		}
 		got, err = ParsePosition(s)
 	case len(b) > 0 && b[0] == '{':
 		got = &Position{Kind: AtOffsets}
 		if err := json.Unmarshal(b, &got.Offsets); err != nil {
-			return errs.New(errs.InvalidRequest, "offsets are an object of bucket keys and whole numbers, such as {\"0\":17}: %v", err)
+			return errs.New(errs.InvalidValue, "offsets are an object of bucket keys and whole numbers, such as {\"0\":17}: %v", err)
 		}
 		for k, o := range got.Offsets {
 			if o < 0 {
-				return errs.New(errs.InvalidRequest, "offset %d of bucket %q is negative", o, k)
+				return errs.New(errs.InvalidValue, "offset %d of bucket %q is negative", o, k)
 			}
 		}
 	default:

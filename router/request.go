@@ -123,7 +123,7 @@ func (r *ReadRequest) setQuery(name, v string, also []string) error {
 	number := func() (int64, error) {
 		n, err := strconv.ParseInt(v, 10, 64)
 		if err != nil {
-			return 0, errs.New(errs.InvalidRequest, "query parameter %q is %q, not a whole number", name, v)
+			return 0, errs.New(errs.InvalidValue, "query parameter %q is %q, not a whole number", name, v)
 		}
 		return n, nil
 	}
@@ -133,7 +133,7 @@ func (r *ReadRequest) setQuery(name, v string, also []string) error {
 	case "table_id":
 		n, err := strconv.ParseUint(v, 10, 32)
 		if err != nil {
-			return errs.New(errs.InvalidRequest, "query parameter table_id is %q, not a table id", v)
+			return errs.New(errs.InvalidValue, "query parameter table_id is %q, not a table id", v)
 		}
 		id := millrace.TableID(n)
 		r.TableID = &id
@@ -177,7 +177,7 @@ func (r *ReadRequest) setQuery(name, v string, also []string) error {
 		for _, p := range splitList(v) {
 			n, err := strconv.Atoi(p)
 			if err != nil {
-				return errs.New(errs.InvalidRequest, "query parameter buckets names %q, not a bucket number", p)
+				return errs.New(errs.InvalidValue, "query parameter buckets names %q, not a bucket number", p)
 			}
 			r.Buckets = append(r.Buckets, n)
 		}

@@ -140,7 +140,7 @@ func (r *Router) unseal(ctx context.Context, text string, page bool) (*Plan, err
 	}
 	var f planForm
 	if err := json.Unmarshal(b, &f); err != nil || f.Version != planFormVersion || f.Page != page {
-		return nil, errs.New(errs.InvalidRequest, "the ticket or page token is not one for this use")
+		return nil, errs.New(errs.InvalidValue, "the ticket or page token is not one for this use")
 	}
 	if now := r.o.Clock.Now(); now.Unix() > f.Expires {
 		return nil, errs.New(errs.TicketExpired, "the ticket or page token expired at %s; ask for a new one", time.Unix(f.Expires, 0).UTC().Format(time.RFC3339))
@@ -236,7 +236,7 @@ func (r *Router) Page(ctx context.Context, path string, req *ReadRequest, o Plan
 	}
 	if req.PageSize != nil {
 		if *req.PageSize < 1 || *req.PageSize > MaxPageSize {
-			return nil, errs.New(errs.InvalidRequest, "page_size is between 1 and %d", MaxPageSize)
+			return nil, errs.New(errs.InvalidValue, "page_size is between 1 and %d", MaxPageSize)
 		}
 		p.PageSize = *req.PageSize
 	}

@@ -41,7 +41,7 @@ func ParseMode(s string, t *millrace.Table) (Mode, error) {
 			return "", errs.New(errs.WrongTableKind, "table %s is a log table and takes append only; for %s create the table with a primary_key", t.Path, s)
 		}
 	default:
-		return "", errs.New(errs.InvalidRequest, "mode %q is not one of append, upsert, delete", clip(s))
+		return "", errs.New(errs.InvalidValue, "mode %q is not one of append, upsert, delete", clip(s))
 	}
 	return Mode(s), nil
 }
@@ -193,10 +193,10 @@ func checkWrite(req *WriteRequest) error {
 	}
 	if w := req.Writer; w != nil {
 		if w.ID == "" || len(w.ID) > MaxWriterIDBytes {
-			return errs.New(errs.InvalidRequest, "a writer id has 1 to %d bytes", MaxWriterIDBytes)
+			return errs.New(errs.InvalidValue, "a writer id has 1 to %d bytes", MaxWriterIDBytes)
 		}
 		if w.Seq == 0 {
-			return errs.New(errs.InvalidRequest, "writer sequences begin at 1")
+			return errs.New(errs.InvalidValue, "writer sequences begin at 1")
 		}
 	}
 	if req.Partial && !t.Keyed() {
