@@ -1,0 +1,96 @@
+# What a developer and CI run. `make help` lists the targets.
+
+SHELL := bash
+.SHELLFLAGS := -eu -o pipefail -c
+.DEFAULT_GOAL := help
+MAKEFLAGS += --no-builtin-rules
+
+# Tools are built from source at these versions, into a directory of this clone.
+GOLANGCI_LINT_VERSION := v2.15.0
+BENCHSTAT_VERSION     := v0.0.0-20260908200009-22c9c6c9d4da
+
+TOOLS  := $(CURDIR)/.tools/bin
+LINT   := $(TOOLS)/golangci-lint-$(GOLANGCI_LINT_VERSION)
+BIN    := bin/millrace
+VENV   := .venv
+PYTHON ?= python3
+
+# How long `make fuzz` spends on each target.
+FUZZTIME ?= 30s
+
+export CGO_ENABLED ?= 0
+
+.PHONY: help
+help: ## list the targets
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+.PHONY: build
+build: ## the binary, bin/millrace
+	go build -trimpath -o $(BIN) ./cmd/millrace
+
+.PHONY: demo
+demo: build ## load real flights, show what the server does, leave it running
+	demo/run
+
+.PHONY: test
+test: ## unit, model, fault and end-to-end tests (needs Go and curl)
+	go test -timeout 20m ./...
+
+.PHONY: interop
+interop: build $(VENV)/.installed ## the real binary against stock pyarrow, pandas and polars
+	MILLRACE_BIN=$(CURDIR)/$(BIN) $(VENV)/bin/python -m pytest -q e2e/python
+
+$(VENV)/.installed: e2e/python/requirements.txt
+	$(PYTHON) -m venv $(VENV)
+	$(VENV)/bin/python -m pip install --quiet --disable-pip-version-check -r $<
+	touch $@
+
+.PHONY: race
+race: ## unit tests under the race detector (needs a C compiler)
+	CGO_ENABLED=1 go test -race -timeout 30m $$(go list ./... | grep -v '/e2e$$')
+
+.PHONY: lint
+lint: $(LINT) ## golangci-lint, import directions included
+	$(LINT) run ./...
+
+.PHONY: fmt
+fmt: $(LINT) ## format the source
+	$(LINT) fmt ./...
+
+.PHONY: fuzz
+fuzz: ## each fuzz target for FUZZTIME (30s)
+	@go list -f '{{if or .TestGoFiles .XTestGoFiles}}{{.Dir}} {{.ImportPath}}{{end}}' ./... | while read -r dir pkg; do \
+		{ grep -hoE '^func Fuzz[A-Za-z0-9_]*' "$$dir"/*_test.go || true; } | sed 's/^func //' | while read -r target; do \
+			echo "$$pkg $$target"; \
+			go test -run '^$$' -fuzz "^$$target\$$" -fuzztime $(FUZZTIME) "$$pkg" < /dev/null; \
+		done; \
+	done
+
+.PHONY: torture
+torture: ## the long forms: 500 kills, loads of 5 GB, 100 times the model operations
+	MILLRACE_E2E_KILLS=500 MILLRACE_E2E_LOAD_MB=5000 go test -count 1 -timeout 6h -v -run 'Kill|Memory|Bounded' ./e2e
+	go test -count 1 -timeout 6h $$(go list ./... | grep -v '/e2e$$') -rapid.checks=10000
+
+.PHONY: bench
+bench: build $(TOOLS)/benchstat-$(BENCHSTAT_VERSION) ## side-by-side benchmarks against raw yardsticks
+	bench/run
+
+.PHONY: generate
+generate: ## renew what is generated from openapi/openapi.yaml
+	go generate ./...
+
+.PHONY: check
+check: build ## build, vet, lint; generate leaves the tree clean
+	go vet ./...
+	$(MAKE) lint
+	$(MAKE) generate
+	git diff --exit-code -- $$(git ls-files '*.gen.go')
+	@new=$$(git ls-files --others --exclude-standard -- '*.gen.go'); test -z "$$new" || { echo "generated and not committed: $$new"; exit 1; }
+
+$(LINT):
+	GOBIN=$(TOOLS) go install github.com/golangci/golangci-lint/v2/cmd/golangci-lint@$(GOLANGCI_LINT_VERSION)
+	mv $(TOOLS)/golangci-lint $@
+
+$(TOOLS)/benchstat-$(BENCHSTAT_VERSION):
+	GOBIN=$(TOOLS) go install golang.org/x/perf/cmd/benchstat@$(BENCHSTAT_VERSION)
+	mv $(TOOLS)/benchstat $@

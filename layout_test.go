@@ -1,0 +1,134 @@
+package millrace_test
+
+import (
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"io/fs"
+	"path"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+)
+
+const modulePath = "github.com/millrace/millrace"
+
+// mayImport lists, for each top folder, the top folders whose packages it may
+// import besides its own; "." is the root package. Tests may import more.
+var mayImport = map[string][]string{
+	".":        {},
+	"errs":     {},
+	"internal": {},
+	"row":      {".", "errs"},
+	"filter":   {".", "errs", "row"},
+	"objstore": {".", "errs"},
+	"storage":  {".", "errs", "row", "filter", "internal"},
+	"catalog":  {".", "errs", "internal"},
+	"auth":     {".", "errs"},
+	"openapi":  {".", "errs"},
+	"router":   {".", "errs", "row", "filter", "storage"},
+	// The front ends declare the interfaces through which they reach data; types of
+	// the layers below may stand in them.
+	"rest":      {".", "errs", "row", "filter", "storage", "router", "catalog", "auth", "openapi"},
+	"flightsvc": {".", "errs", "row", "filter", "storage", "router", "catalog", "auth", "openapi"},
+	"server": {
+		".", "errs", "row", "filter", "storage", "router", "catalog", "auth", "openapi", "objstore", "rest", "flightsvc", "internal",
+	},
+	"client": {".", "errs", "row", "openapi"},
+	"cmd":    {".", "errs", "row", "filter", "openapi", "server", "client"},
+	// What is run from outside knows nothing of the inside, so that it cannot share
+	// its mistakes.
+	"e2e": {},
+	// The benchmarks measure packages and the binary alike.
+	"bench": {".", "errs", "row", "filter", "storage", "router", "catalog", "auth", "openapi", "server", "client", "internal"},
+}
+
+// goFiles parses every Go file of the repository, with its path from the root.
+func goFiles(t *testing.T, visit func(file string, f *ast.File)) {
+	t.Helper()
+	fset := token.NewFileSet()
+	err := filepath.WalkDir(".", func(p string, d fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		if name := d.Name(); d.IsDir() && p != "." && (strings.HasPrefix(name, ".") || strings.HasPrefix(name, "_") || name == "testdata") {
+			return filepath.SkipDir
+		}
+		if d.IsDir() || !strings.HasSuffix(p, ".go") {
+			return nil
+		}
+		f, err := parser.ParseFile(fset, p, nil, parser.ImportsOnly|parser.ParseComments)
+		if err != nil {
+			return err
+		}
+		visit(filepath.ToSlash(p), f)
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+func topFolder(p string) string {
+	if top, _, ok := strings.Cut(p, "/"); ok {
+		return top
+	}
+	return "."
+}
+
+// Every package has exactly one package comment, so that there is one place that
+// says what it is for.
+func TestPackageComments(t *testing.T) {
+	comments, packages := map[string][]string{}, map[string]bool{}
+	goFiles(t, func(file string, f *ast.File) {
+		if strings.HasSuffix(file, "_test.go") {
+			return
+		}
+		dir := path.Dir(file)
+		packages[dir] = true
+		if f.Doc != nil && strings.TrimSpace(f.Doc.Text()) != "" {
+			comments[dir] = append(comments[dir], file)
+		}
+	})
+	for dir := range packages {
+		if n := len(comments[dir]); n != 1 {
+			t.Errorf("package %s has %d package comments %v; it has one, in doc.go", dir, n, comments[dir])
+		}
+	}
+	if len(packages) < 15 {
+		t.Errorf("only %d packages found", len(packages))
+	}
+}
+
+// Imports point one way, as the table above says; the linter says the same, with
+// reasons, where it is at hand.
+func TestImportDirections(t *testing.T) {
+	goFiles(t, func(file string, f *ast.File) {
+		if strings.HasSuffix(file, "_test.go") && topFolder(file) != "e2e" {
+			return
+		}
+		from := topFolder(file)
+		allowed, known := mayImport[from]
+		if !known {
+			t.Errorf("%s: give folder %q a line in mayImport, and a rule in .golangci.yml", file, from)
+			return
+		}
+		for _, spec := range f.Imports {
+			imported, err := strconv.Unquote(spec.Path.Value)
+			if err != nil {
+				t.Fatal(err)
+			}
+			to := "."
+			if rest, ours := strings.CutPrefix(imported, modulePath+"/"); ours {
+				to = topFolder(rest + "/")
+			} else if imported != modulePath {
+				continue
+			}
+			if to != from && !slices.Contains(allowed, to) {
+				t.Errorf("%s imports %s: folder %s may import %v only", file, imported, from, allowed)
+			}
+		}
+	})
+}
