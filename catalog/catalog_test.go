@@ -241,7 +241,7 @@ func TestRefusedChanges(t *testing.T) {
 		do   func() error
 	}{
 		"database twice":             {errs.DatabaseAlreadyExists, func() error { _, err := tc.CreateDatabase(ctx, "retail", ""); return err }},
-		"database in other case":     {errs.InvalidName, func() error { _, err := tc.CreateDatabase(ctx, "Retail", ""); return err }},
+		"database in other case":     {errs.DatabaseAlreadyExists, func() error { _, err := tc.CreateDatabase(ctx, "Retail", ""); return err }},
 		"database name":              {errs.InvalidName, func() error { _, err := tc.CreateDatabase(ctx, "../x", ""); return err }},
 		"long database comment":      {errs.InvalidSchema, func() error { _, err := tc.CreateDatabase(ctx, "x", string(make([]byte, 1<<20))); return err }},
 		"database with tables":       {errs.DatabaseNotEmpty, func() error { _, err := tc.DropDatabase(ctx, "retail", false); return err }},
@@ -249,7 +249,7 @@ func TestRefusedChanges(t *testing.T) {
 		"drop database, other case":  {errs.DatabaseNotFound, func() error { _, err := tc.DropDatabase(ctx, "RETAIL", true); return err }},
 		"get no database":            {errs.DatabaseNotFound, func() error { _, err := tc.Database(ctx, "nope"); return err }},
 		"table twice":                {errs.TableAlreadyExists, func() error { _, _, err := tc.CreateTable(ctx, "retail", keyed("orders", 1), false); return err }},
-		"table in other case":        {errs.InvalidName, func() error { _, _, err := tc.CreateTable(ctx, "retail", keyed("ORDERS", 1), true); return err }},
+		"table in other case":        {errs.TableAlreadyExists, func() error { _, _, err := tc.CreateTable(ctx, "retail", keyed("ORDERS", 1), true); return err }},
 		"table in no database":       {errs.DatabaseNotFound, func() error { _, _, err := tc.CreateTable(ctx, "nope", keyed("t", 1), true); return err }},
 		"get no table":               {errs.TableNotFound, func() error { _, err := tc.Table(ctx, path("retail", "nope")); return err }},
 		"get table, other case":      {errs.TableNotFound, func() error { _, err := tc.Table(ctx, path("retail", "Orders")); return err }},

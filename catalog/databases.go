@@ -30,7 +30,7 @@ func (c *Catalog) CreateDatabase(ctx context.Context, name, comment string) (Dat
 			if d.Name == name {
 				return nil, errs.New(errs.DatabaseAlreadyExists, "database %q exists already", name)
 			}
-			return nil, caseClash("database", name, d.Name)
+			return nil, caseClash(errs.DatabaseAlreadyExists, "database", name, d.Name)
 		}
 		out = Database{ID: s.head.NextDatabase, Name: name, Comment: comment, CreatedAt: micros(c.clock())}
 		s.head.NextDatabase++

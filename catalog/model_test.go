@@ -129,11 +129,8 @@ func TestModel(t *testing.T) {
 // clashCode is the code of a creation beside what is there.
 func clashCode[V any](there map[string]V, name string, twice errs.Code) errs.Code {
 	for other := range there {
-		if other == name {
-			return twice
-		}
 		if fold(other) == fold(name) {
-			return errs.InvalidName
+			return twice
 		}
 	}
 	return ""

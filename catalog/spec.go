@@ -124,7 +124,7 @@ func (def *definition) setColumns(specs []ColumnSpec) error {
 			if other == cs.Name {
 				return field(errs.InvalidSchema, cs.Name, "column %q stands twice", cs.Name)
 			}
-			return caseClash("column", cs.Name, other)
+			return caseClash(errs.InvalidSchema, "column", cs.Name, other)
 		}
 		seen[fold(cs.Name)] = cs.Name
 		typ, err := millrace.ParseType(cs.Type)
@@ -169,8 +169,9 @@ func checkName(noun, name string) error {
 	return nil
 }
 
-func caseClash(noun, name, other string) error {
-	return field(errs.InvalidName, name, "the %s name %q differs from the existing %q in case only", noun, name, other)
+// caseClash is the error for a name that meets another one but for its case.
+func caseClash(code errs.Code, noun, name, other string) error {
+	return field(code, name, "the %s name %q differs from the existing %q in case only", noun, name, other)
 }
 
 func tooLong(what string, n int) error {

@@ -47,7 +47,7 @@ func TestSpecErrors(t *testing.T) {
 		{`{"columns":[` + strings.Join(manyColumns, ",") + `],"primary_key":[]}`, errs.InvalidSchema, "2001 columns"},
 		{`{"columns":[{"name":"id","type":"INT"},{"name":"_change_type","type":"INT"}]}`, errs.InvalidName, "_change_type"},
 		{`{"columns":[{"name":"id","type":"INT"},{"name":"id","type":"INT"}]}`, errs.InvalidSchema, "twice"},
-		{`{"columns":[{"name":"id","type":"INT"},{"name":"ID","type":"INT"}]}`, errs.InvalidName, "case only"},
+		{`{"columns":[{"name":"id","type":"INT"},{"name":"ID","type":"INT"}]}`, errs.InvalidSchema, "case only"},
 		{`{"columns":[{"name":"id","type":"UUID"}]}`, errs.InvalidSchema, "UUID"},
 		{`{"columns":[{"name":"id","type":"DECIMAL(39,0)"}]}`, errs.InvalidSchema, "DECIMAL"},
 		{`{"columns":[{"name":"id","type":"INT"},{"name":"x","type":"` + strings.Repeat("ARRAY<", 17) + "INT" + strings.Repeat(">", 17) + `"}]}`, errs.InvalidSchema, "16"},

@@ -32,7 +32,7 @@ func (c *Catalog) CreateTable(ctx context.Context, db string, spec Spec, ifNotEx
 		if there := d.byName[fold(spec.Name)]; there != nil {
 			switch {
 			case there.Path.Table != spec.Name:
-				return nil, caseClash("table", spec.Name, there.Path.Table)
+				return nil, caseClash(errs.TableAlreadyExists, "table", spec.Name, there.Path.Table)
 			case ifNotExists:
 				t = there.Table
 				return nil, errExists
