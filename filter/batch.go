@@ -27,24 +27,33 @@ func (b *batch) give(rows []int32) {
 	}
 }
 
-// dropNulls keeps the rows where the column is not NULL. It returns nil for nil
-// rows when the column has no NULL at all, so that a kernel can run over values
-// without a row list.
-func (b *batch) dropNulls(col int, rows []int32) []int32 {
-	arr := b.arrays[col]
-	if arr.NullN() == 0 {
-		return rows
+// everyRow returns rows, or the numbers of all rows for nil.
+func (b *batch) everyRow(rows []int32) []int32 {
+	if rows == nil {
+		rows = b.take()
+		for i := range rows {
+			rows[i] = int32(i)
+		}
 	}
-	return b.byValidity(arr, rows, 1)
+	return rows
 }
 
-// keepNulls keeps the rows where the column is NULL.
-func (b *batch) keepNulls(col int, rows []int32) []int32 {
-	arr := b.arrays[col]
-	if arr.NullN() == 0 {
-		return constant(false).narrow(b, rows)
+// run applies a kernel and drops rows in which a column is NULL. Kernels look at
+// NULL too, whose slots hold something of no meaning: the rows that a kernel
+// leaves are fewer to test than those it gets.
+func (b *batch) run(rows []int32, kernel func(rows []int32) []int32, cols ...int) []int32 {
+	for _, col := range cols {
+		if b.arrays[col].NullN() == b.n { // its values may not be there at all
+			return constant(false).narrow(b, rows)
+		}
 	}
-	return b.byValidity(arr, rows, 0)
+	rows = kernel(rows)
+	for _, col := range cols {
+		if arr := b.arrays[col]; arr.NullN() > 0 {
+			rows = b.byValidity(arr, rows, 1)
+		}
+	}
+	return rows
 }
 
 // byValidity keeps the rows whose validity bit is want. The loops here and in

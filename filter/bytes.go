@@ -30,7 +30,7 @@ func newByteColumn(arr arrow.Array) byteColumn {
 	default:
 		panic("filter: an array without bytes")
 	}
-	if buf := arr.Data().Buffers()[values]; buf != nil { // nil when all are empty or NULL
+	if buf := arr.Data().Buffers()[values]; buf != nil { // nil when all are empty
 		c.data = buf.Bytes()[arr.Data().Offset()*c.width:]
 	}
 	return c
@@ -55,15 +55,21 @@ type byteCompare struct {
 func (p byteCompare) cost() int { return costBytes }
 
 func (p byteCompare) narrow(b *batch, rows []int32) []int32 {
-	rows = b.dropNulls(p.col, rows)
-	c := newByteColumn(b.arrays[p.col])
-	if p.op == opEqual || p.op == opNotEqual {
+	return b.run(rows, func(rows []int32) []int32 {
+		c := newByteColumn(b.arrays[p.col])
+		switch {
+		case p.op != opEqual && p.op != opNotEqual:
+			return p.narrowOrder(b, c, rows)
+		case rows == nil && c.offsets != nil:
+			return p.narrowAllEqual(b, c)
+		}
 		return p.narrowEqual(b, c, rows)
-	}
-	if rows == nil {
-		rows = constant(true).narrow(b, nil)
-	}
+	}, p.col)
+}
+
+func (p byteCompare) narrowOrder(b *batch, c byteColumn, rows []int32) []int32 {
 	lit := []byte(p.lit)
+	rows = b.everyRow(rows)
 	n := 0
 	for _, i := range rows {
 		rows[n] = i
@@ -76,22 +82,8 @@ func (p byteCompare) narrow(b *batch, rows []int32) []int32 {
 
 func (p byteCompare) narrowEqual(b *batch, c byteColumn, rows []int32) []int32 {
 	not := p.op == opNotEqual
+	rows = b.everyRow(rows)
 	n := 0
-	if rows == nil && c.offsets != nil {
-		rows = b.take()
-		from := c.offsets[0]
-		for i, to := range c.offsets[1:] {
-			rows[n] = int32(i)
-			if (string(c.data[from:to]) == p.lit) != not {
-				n++
-			}
-			from = to
-		}
-		return rows[:n]
-	}
-	if rows == nil {
-		rows = constant(true).narrow(b, nil)
-	}
 	for _, i := range rows {
 		rows[n] = i
 		if (string(c.at(i)) == p.lit) != not {
@@ -101,53 +93,50 @@ func (p byteCompare) narrowEqual(b *batch, c byteColumn, rows []int32) []int32 {
 	return rows[:n]
 }
 
+// narrowAllEqual looks at length and tail first, and so rarely at the rest.
+func (p byteCompare) narrowAllEqual(b *batch, c byteColumn) []int32 {
+	not, want := p.op == opNotEqual, tail([]byte(p.lit))
+	rows := b.take()
+	n := 0
+	from := c.offsets[0]
+	for i, to := range c.offsets[1:] {
+		rows[n] = int32(i)
+		same := int(to-from) == len(p.lit)
+		if same {
+			v := c.data[from:to]
+			same = tail(v) == want && string(v) == p.lit
+		}
+		if same != not {
+			n++
+		}
+		from = to
+	}
+	return rows[:n]
+}
+
 // byteSet is TRUE for values that are in a set, or with not for the others.
 type byteSet struct {
 	col int
 	typ *millrace.Column
-	set map[string]struct{}
+	*byteTable
 	not bool
 }
 
 func (p byteSet) cost() int { return costBytesSet }
 
 func (p byteSet) narrow(b *batch, rows []int32) []int32 {
-	if rows = b.dropNulls(p.col, rows); rows == nil {
-		rows = constant(true).narrow(b, nil)
-	}
-	c := newByteColumn(b.arrays[p.col])
-	n := 0
-	for _, i := range rows {
-		rows[n] = i
-		if _, in := p.set[string(c.at(i))]; in != p.not {
-			n++
+	return b.run(rows, func(rows []int32) []int32 {
+		c := newByteColumn(b.arrays[p.col])
+		rows = b.everyRow(rows)
+		n := 0
+		for _, i := range rows {
+			rows[n] = i
+			if p.has(c.at(i)) != p.not {
+				n++
+			}
 		}
-	}
-	return rows[:n]
-}
-
-// likeMatch is TRUE for texts that match a pattern, or with not for the others.
-type likeMatch struct {
-	col     int
-	pattern *pattern
-	not     bool
-}
-
-func (p likeMatch) cost() int { return costLike }
-
-func (p likeMatch) narrow(b *batch, rows []int32) []int32 {
-	if rows = b.dropNulls(p.col, rows); rows == nil {
-		rows = constant(true).narrow(b, nil)
-	}
-	c := newByteColumn(b.arrays[p.col])
-	n := 0
-	for _, i := range rows {
-		rows[n] = i
-		if p.pattern.match(c.at(i)) != p.not {
-			n++
-		}
-	}
-	return rows[:n]
+		return rows[:n]
+	}, p.col)
 }
 
 // boolIs is TRUE for one of the two booleans.
@@ -160,18 +149,18 @@ type boolIs struct {
 func (p boolIs) cost() int { return costRange }
 
 func (p boolIs) narrow(b *batch, rows []int32) []int32 {
-	if rows = b.dropNulls(p.col, rows); rows == nil {
-		rows = constant(true).narrow(b, nil)
-	}
-	arr := b.arrays[p.col]
-	bits, offset := arr.Data().Buffers()[1].Bytes(), arr.Data().Offset()
-	n := 0
-	for _, i := range rows {
-		rows[n] = i
-		at := uint(offset + int(i))
-		if (bits[at>>3]>>(at&7)&1 != 0) == p.yes {
-			n++
+	return b.run(rows, func(rows []int32) []int32 {
+		arr := b.arrays[p.col]
+		bits, offset := arr.Data().Buffers()[1].Bytes(), arr.Data().Offset()
+		rows = b.everyRow(rows)
+		n := 0
+		for _, i := range rows {
+			rows[n] = i
+			at := uint(offset + int(i))
+			if (bits[at>>3]>>(at&7)&1 != 0) == p.yes {
+				n++
+			}
 		}
-	}
-	return rows[:n]
+		return rows[:n]
+	}, p.col)
 }

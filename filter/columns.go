@@ -21,22 +21,18 @@ type columnCompare struct {
 func (p columnCompare) cost() int { return costColumns }
 
 func (p columnCompare) narrow(b *batch, rows []int32) []int32 {
-	rows = b.dropNulls(p.right, b.dropNulls(p.left, rows))
-	if rows == nil {
-		rows = constant(true).narrow(b, nil)
-	}
-	if len(rows) == 0 {
-		return rows
-	}
-	compare := comparator(b.arrays[p.left], p.leftType, b.arrays[p.right], p.rightType)
-	n := 0
-	for _, i := range rows {
-		rows[n] = i
-		if p.op.holds(compare(int(i))) {
-			n++
+	return b.run(rows, func(rows []int32) []int32 {
+		compare := comparator(b.arrays[p.left], p.leftType, b.arrays[p.right], p.rightType)
+		rows = b.everyRow(rows)
+		n := 0
+		for _, i := range rows {
+			rows[n] = i
+			if p.op.holds(compare(int(i))) {
+				n++
+			}
 		}
-	}
-	return rows[:n]
+		return rows[:n]
+	}, p.left, p.right)
 }
 
 // family is a set of types whose values compare with each other.

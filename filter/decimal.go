@@ -24,19 +24,19 @@ type decimalRange struct {
 func (p decimalRange) cost() int { return costSet }
 
 func (p decimalRange) narrow(b *batch, rows []int32) []int32 {
-	if rows = b.dropNulls(p.col, rows); rows == nil {
-		rows = constant(true).narrow(b, nil)
-	}
-	values := decimals(b, p.col)
-	n := 0
-	for _, i := range rows {
-		rows[n] = i
-		v := values[i]
-		if in := !v.Less(p.lo) && !p.hi.Less(v); in != p.not {
-			n++
+	return b.run(rows, func(rows []int32) []int32 {
+		values := decimals(b, p.col)
+		rows = b.everyRow(rows)
+		n := 0
+		for _, i := range rows {
+			rows[n] = i
+			v := values[i]
+			if in := !v.Less(p.lo) && !p.hi.Less(v); in != p.not {
+				n++
+			}
 		}
-	}
-	return rows[:n]
+		return rows[:n]
+	}, p.col)
 }
 
 // decimalSet is TRUE for decimals that are in a set, or with not for the others.
@@ -50,18 +50,18 @@ type decimalSet struct {
 func (p decimalSet) cost() int { return costBytesSet }
 
 func (p decimalSet) narrow(b *batch, rows []int32) []int32 {
-	if rows = b.dropNulls(p.col, rows); rows == nil {
-		rows = constant(true).narrow(b, nil)
-	}
-	values := decimals(b, p.col)
-	n := 0
-	for _, i := range rows {
-		rows[n] = i
-		if _, in := p.set[values[i]]; in != p.not {
-			n++
+	return b.run(rows, func(rows []int32) []int32 {
+		values := decimals(b, p.col)
+		rows = b.everyRow(rows)
+		n := 0
+		for _, i := range rows {
+			rows[n] = i
+			if _, in := p.set[values[i]]; in != p.not {
+				n++
+			}
 		}
-	}
-	return rows[:n]
+		return rows[:n]
+	}, p.col)
 }
 
 func decimals(b *batch, col int) []decimal128.Num {

@@ -1,9 +1,6 @@
 package filter
 
 import (
-	"math/bits"
-	"math/rand/v2"
-
 	"github.com/apache/arrow-go/v18/arrow/array"
 
 	millrace "github.com/millrace/millrace"
@@ -23,7 +20,10 @@ type keyRange struct {
 func (p keyRange) cost() int { return costRange }
 
 func (p keyRange) narrow(b *batch, rows []int32) []int32 {
-	rows = b.dropNulls(p.col, rows)
+	return b.run(rows, func(rows []int32) []int32 { return p.kernel(b, rows) }, p.col)
+}
+
+func (p keyRange) kernel(b *batch, rows []int32) []int32 {
 	switch arr := b.arrays[p.col].(type) {
 	case *array.Int8:
 		return narrowRange(b, arr.Values(), rows, p)
@@ -120,7 +120,10 @@ type keySet struct {
 func (p keySet) cost() int { return costSet }
 
 func (p keySet) narrow(b *batch, rows []int32) []int32 {
-	rows = b.dropNulls(p.col, rows)
+	return b.run(rows, func(rows []int32) []int32 { return p.kernel(b, rows) }, p.col)
+}
+
+func (p keySet) kernel(b *batch, rows []int32) []int32 {
 	switch arr := b.arrays[p.col].(type) {
 	case *array.Int8:
 		return narrowSet(b, arr.Values(), rows, p)
@@ -147,12 +150,14 @@ func (p keySet) narrow(b *batch, rows []int32) []int32 {
 }
 
 func narrowSet[T integer](b *batch, values []T, rows []int32, p keySet) []int32 {
+	t, not := p.tab, p.not
 	n := 0
 	if rows == nil {
 		rows = b.take()[:len(values)]
 		for i, v := range values {
 			rows[n] = int32(i)
-			if p.tab.has(int64(v)) != p.not {
+			h := t.hash(int64(v))
+			if (t.maybe(h) && t.has(int64(v), h)) != not {
 				n++
 			}
 		}
@@ -160,7 +165,9 @@ func narrowSet[T integer](b *batch, values []T, rows []int32, p keySet) []int32 
 	}
 	for _, i := range rows {
 		rows[n] = i
-		if p.tab.has(int64(values[i])) != p.not {
+		v := int64(values[i])
+		h := t.hash(v)
+		if (t.maybe(h) && t.has(v, h)) != not {
 			n++
 		}
 	}
@@ -168,57 +175,16 @@ func narrowSet[T integer](b *batch, values []T, rows []int32, p keySet) []int32 
 }
 
 func narrowFloatSet[T float32 | float64](b *batch, values []T, rows []int32, p keySet) []int32 {
-	if rows == nil {
-		rows = constant(true).narrow(b, nil)
-	}
+	rows = b.everyRow(rows)
+	t, not := p.tab, p.not
 	n := 0
 	for _, i := range rows {
 		rows[n] = i
-		if p.tab.has(floatKey(float64(values[i]))) != p.not {
+		v := floatKey(float64(values[i]))
+		h := t.hash(v)
+		if (t.maybe(h) && t.has(v, h)) != not {
 			n++
 		}
 	}
 	return rows[:n]
-}
-
-// keyTable is a hash set of keys: open addressing, at most half full. The
-// multiplier is random, so that nobody can write an IN list that collides.
-type keyTable struct {
-	slots []int64
-	empty int64 // what an empty slot holds: a key that is not in the set
-	mul   uint64
-	shift uint
-}
-
-func newKeyTable(keys []int64) *keyTable {
-	size := bits.Len(uint(2*len(keys) - 1))
-	t := &keyTable{slots: make([]int64, 1<<size), mul: rand.Uint64() | 1, shift: uint(64 - size)}
-	for _, k := range keys { // rising, so the first gap is found in one pass
-		if k == t.empty {
-			t.empty++
-		}
-	}
-	for i := range t.slots {
-		t.slots[i] = t.empty
-	}
-	for _, k := range keys {
-		at := uint64(k) * t.mul >> t.shift
-		for t.slots[at] != t.empty {
-			at = (at + 1) & uint64(len(t.slots)-1)
-		}
-		t.slots[at] = k
-	}
-	return t
-}
-
-func (t *keyTable) has(k int64) bool {
-	for at := uint64(k) * t.mul >> t.shift; ; at++ {
-		s := t.slots[at&uint64(len(t.slots)-1)]
-		if s == t.empty {
-			return false
-		}
-		if s == k {
-			return true
-		}
-	}
 }

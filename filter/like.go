@@ -97,6 +97,15 @@ func (p *pattern) prefix() (prefix []byte, only bool) {
 	return p.runs[0].begin, p.plain && len(p.runs) == 2 && p.runs[1].chars == 0
 }
 
+// inside is what every matching text has somewhere; only says that every text
+// that has it matches.
+func (p *pattern) inside() (part []byte, only bool) {
+	if !p.plain || len(p.runs) != 3 || p.runs[0].chars != 0 || p.runs[2].chars != 0 {
+		return nil, false
+	}
+	return p.runs[1].begin, true
+}
+
 func (p *pattern) match(s []byte) bool {
 	first, last := &p.runs[0], &p.runs[len(p.runs)-1]
 	if p.plain {

@@ -176,7 +176,7 @@ func inSet(c term, values []value, not bool) predicate {
 		if len(set) == 0 {
 			return decided(c.n, not)
 		}
-		return byteSet{col: c.n, typ: c.col, set: set, not: not}
+		return byteSet{col: c.n, typ: c.col, byteTable: newByteTable(set), not: not}
 	default:
 		d := domainOf(t)
 		var keys []*big.Int

@@ -39,17 +39,12 @@ type constant bool
 
 func (c constant) narrow(b *batch, rows []int32) []int32 {
 	switch {
-	case !bool(c) && rows == nil:
-		return b.take()[:0]
-	case !bool(c):
-		return rows[:0]
+	case bool(c):
+		return b.everyRow(rows)
 	case rows == nil:
-		rows = b.take()
-		for i := range rows {
-			rows[i] = int32(i)
-		}
+		return b.take()[:0]
 	}
-	return rows
+	return rows[:0]
 }
 
 func (c constant) mayMatch(statistics) bool { return bool(c) }
@@ -66,12 +61,13 @@ type nullness struct {
 
 func (p nullness) narrow(b *batch, rows []int32) []int32 {
 	if p.not {
-		if rows = b.dropNulls(p.col, rows); rows != nil {
-			return rows
-		}
-		return constant(true).narrow(b, nil)
+		return b.run(rows, b.everyRow, p.col)
 	}
-	return b.keepNulls(p.col, rows)
+	arr := b.arrays[p.col]
+	if arr.NullN() == 0 {
+		return constant(false).narrow(b, rows)
+	}
+	return b.byValidity(arr, rows, 0)
 }
 
 func (p nullness) mayMatch(s statistics) bool {
