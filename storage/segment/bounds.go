@@ -172,54 +172,78 @@ func decimalBounds(s *filter.Stats, values []decimal128.Num, w window) {
 // stringBounds compares the first eight bytes as a number and looks at the rest
 // only when they are equal.
 func stringBounds(s *filter.Stats, data arrow.ArrayData, w window) {
-	value := stringAt(data)
-	var lo, hi []byte
-	var loHead, hiHead uint64
+	var at []int32
+	var b []byte
+	width := 0
+	if f, ok := data.DataType().(*arrow.FixedSizeBinaryType); ok {
+		width, b = f.ByteWidth, data.Buffers()[1].Bytes()
+	} else {
+		at = arrow.Int32Traits.CastFromBytes(data.Buffers()[1].Bytes())
+		if data.Buffers()[2] != nil {
+			b = data.Buffers()[2].Bytes()
+		}
+	}
+	var least, most bytesBound
 	seen := false
 	w.runs(func(i, j int) {
+		lo, hi := least, most // registers, unlike what a closure holds
 		for ; i < j; i++ {
-			v := value(i)
-			head := headOf(v)
+			from, to := i*width, (i+1)*width
+			if at != nil {
+				from, to = int(at[i]), int(at[i+1])
+			}
+			head := headOf(b, from, to)
 			if !seen {
-				lo, hi, loHead, hiHead, seen = v, v, head, head, true
+				lo = bytesBound{head, b[from:to]}
+				hi, seen = lo, true
 				continue
 			}
-			if c := cmp.Compare(head, loHead); c < 0 || c == 0 && bytes.Compare(v, lo) < 0 {
-				lo, loHead = v, head
-			} else if c := cmp.Compare(head, hiHead); c > 0 || c == 0 && bytes.Compare(v, hi) > 0 {
-				hi, hiHead = v, head
+			if head <= lo.head && lo.compare(head, b[from:to]) < 0 {
+				lo = bytesBound{head, b[from:to]}
+			}
+			if head >= hi.head && hi.compare(head, b[from:to]) > 0 {
+				hi = bytesBound{head, b[from:to]}
 			}
 		}
+		least, most = lo, hi
 	})
 	s.HasMin = seen
-	s.Min.Bytes = lo[:min(len(lo), maxBoundBytes)]
-	s.Max.Bytes, s.HasMax = raise(hi)
+	s.Min.Bytes = least.value[:min(len(least.value), maxBoundBytes)]
+	s.Max.Bytes, s.HasMax = raise(most.value)
 	s.HasMax = s.HasMax && seen
 }
 
-// stringAt returns the value at an absolute position.
-func stringAt(data arrow.ArrayData) func(i int) []byte {
-	if f, ok := data.DataType().(*arrow.FixedSizeBinaryType); ok {
-		b, width := data.Buffers()[1].Bytes(), f.ByteWidth
-		return func(i int) []byte { return b[i*width : (i+1)*width] }
-	}
-	offsets := arrow.Int32Traits.CastFromBytes(data.Buffers()[1].Bytes())
-	var b []byte
-	if data.Buffers()[2] != nil {
-		b = data.Buffers()[2].Bytes()
-	}
-	return func(i int) []byte { return b[offsets[i]:offsets[i+1]] }
+// bytesBound is the least or greatest value so far.
+type bytesBound struct {
+	head  uint64
+	value []byte
 }
 
-// headOf is the first eight bytes as a number that orders as the bytes do;
-// shorter values are filled up with zeros, so equal heads decide nothing.
-func headOf(v []byte) uint64 {
-	if len(v) >= 8 {
-		return binary.BigEndian.Uint64(v)
+// compare says how a value compares with the bound.
+func (b *bytesBound) compare(head uint64, value []byte) int {
+	switch {
+	case head != b.head:
+		return cmp.Compare(head, b.head)
+	case len(value) <= 8 && len(b.value) <= 8:
+		// Equal but for zero bytes at the end of one of them.
+		return len(value) - len(b.value)
 	}
-	var b [8]byte
-	copy(b[:], v)
-	return binary.BigEndian.Uint64(b[:])
+	return bytes.Compare(value, b.value)
+}
+
+// headOf is the first eight bytes of b[from:to] as a number that orders as the
+// bytes do; a shorter value is filled up with zeros.
+func headOf(b []byte, from, to int) uint64 {
+	if n := to - from; len(b)-from >= 8 {
+		head := binary.BigEndian.Uint64(b[from:])
+		if n < 8 {
+			head &^= 1<<(64-8*n) - 1 // what follows the value
+		}
+		return head
+	}
+	var v [8]byte
+	copy(v[:], b[from:to])
+	return binary.BigEndian.Uint64(v[:])
 }
 
 // raise cuts an upper bound; what was cut makes it too low, so the last byte
