@@ -30,8 +30,18 @@ type Chunk struct {
 	batch  *bucket.Batch
 	lo, hi int
 	sel    []int32
-	// Of keyed state: the data columns of the answer.
+	// Of keyed state: the data columns of the answer, and the keys of its rows.
 	state arrow.RecordBatch
+	keys  *stateGroup
+	part  *partReader
+}
+
+// stateKey is the primary key of a row of keyed state.
+func (c *Chunk) stateKey(i int) []byte {
+	if c.sel != nil {
+		i = int(c.sel[i])
+	}
+	return c.keys.key(i)
 }
 
 // Release lets go of what the chunk stands on.
@@ -139,7 +149,7 @@ func (c *Chunk) withSystem(rec arrow.RecordBatch, data, system, order []millrace
 // rowsOf is the rows of the batch that rec holds; while a filter is being applied
 // that is [lo, hi).
 func (c *Chunk) rowsOf(rec arrow.RecordBatch) []int32 {
-	if c.sel != nil {
+	if c.sel != nil && c.batch != nil {
 		return c.sel
 	}
 	out := make([]int32, rec.NumRows())

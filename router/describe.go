@@ -7,8 +7,7 @@ import (
 	"time"
 
 	millrace "github.com/millrace/millrace"
-	"github.com/millrace/millrace/errs"
-	"github.com/millrace/millrace/storage/bucket"
+	"github.com/millrace/millrace/storage/shard"
 )
 
 // BucketInfo describes a bucket.
@@ -47,33 +46,29 @@ func (r *Router) Buckets(t *millrace.Table) ([]BucketInfo, error) {
 	return out, nil
 }
 
-// Offsets resolves a position to the offset of each bucket, by bucket key.
-func (r *Router) Offsets(t *millrace.Table, pos Position) (map[string]millrace.Offset, error) {
-	switch pos.Kind {
-	case Never, AtCursor, AtOffsets:
-		return nil, errs.New(errs.InvalidValue, "at is earliest, latest, full or a time")
-	case Full:
-		// The offsets that the whole table stands for: of keyed state the end, of a
-		// log its begin.
-		if t.Keyed() {
-			pos.Kind = Latest
-		}
+// Offsets resolves a position of a table to the offset of each bucket, by bucket
+// key: where a changelog read from there would begin after the keyed state.
+func (r *Router) Offsets(ctx context.Context, path string, id *millrace.TableID, at Position) (*millrace.Table, map[string]millrace.Offset, error) {
+	o := PlanOptions{View: ChangelogView, ViewSet: true, Until: Position{Kind: Latest}}
+	p, err := r.Plan(ctx, path, &ReadRequest{TableID: id, From: &at}, o)
+	if err != nil {
+		return nil, nil, err
 	}
-	out := make(map[string]millrace.Offset, t.Buckets)
-	for i := range t.Buckets {
-		part := r.newPart(t, uint16(i))
-		lg, v, err := r.shard(part.Shard).Log(part.Bucket)
-		if err != nil {
-			return nil, err
-		}
-		if v == nil {
-			v = &bucket.View{}
-		}
-		if out[part.Key], err = r.offsetOf(lg, v, part.Key, pos); err != nil {
-			return nil, err
-		}
+	defer p.Close()
+	out := make(map[string]millrace.Offset, len(p.Parts))
+	for _, part := range p.Parts {
+		out[part.Key] = part.Start
 	}
-	return out, nil
+	return p.Table, out, nil
+}
+
+// Shards tells how each shard stands.
+func (r *Router) Shards() []shard.Status {
+	out := make([]shard.Status, len(r.o.Shards))
+	for i, s := range r.o.Shards {
+		out[i] = s.Status()
+	}
+	return out
 }
 
 // Count counts the rows of a table: from what the buckets know of themselves when

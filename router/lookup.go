@@ -2,6 +2,7 @@ package router
 
 import (
 	"context"
+	"slices"
 
 	"github.com/apache/arrow-go/v18/arrow"
 	"github.com/apache/arrow-go/v18/arrow/memory"
@@ -15,7 +16,8 @@ import (
 // LookupResult is the rows of a lookup, in the order of its keys.
 type LookupResult struct {
 	Found []bool // by key
-	// Record has one row for each key that was found, in key order.
+	// Record has one row for each key that was found, in key order; of LookupAll one
+	// for each key.
 	Record arrow.RecordBatch
 }
 
@@ -44,6 +46,57 @@ func LookupColumns(t *millrace.Table, names []string) ([]millrace.Column, error)
 // Lookup reads the current rows of keys: records of the primary key columns, in
 // the order of the primary key. The caller releases the record.
 func (r *Router) Lookup(ctx context.Context, t *millrace.Table, keys arrow.RecordBatch, cols []millrace.Column) (*LookupResult, error) {
+	rows, err := r.lookupRows(ctx, t, keys)
+	if err != nil {
+		return nil, err
+	}
+	rd := row.NewReader(memory.DefaultAllocator, (&Plan{Table: t}).schemas(r), cols)
+	res := &LookupResult{Found: make([]bool, len(rows))}
+	for i, enc := range rows {
+		if enc == nil {
+			continue
+		}
+		res.Found[i] = true
+		if err := rd.Append(enc); err != nil {
+			return nil, err
+		}
+	}
+	res.Record = rd.Record()
+	return res, nil
+}
+
+// LookupAll is Lookup with a row for each key: one of NULLs where there is none.
+// All columns of the record are nullable. It refuses, with errs.TooLarge, when
+// there would be more than about most bytes.
+func (r *Router) LookupAll(ctx context.Context, t *millrace.Table, keys arrow.RecordBatch, cols []millrace.Column, most int) (*LookupResult, error) {
+	rows, err := r.lookupRows(ctx, t, keys)
+	if err != nil {
+		return nil, err
+	}
+	nullable := slices.Clone(cols)
+	for i := range nullable {
+		nullable[i].Nullable = true
+	}
+	rd := row.NewReader(memory.DefaultAllocator, (&Plan{Table: t}).schemas(r), nullable)
+	res := &LookupResult{Found: make([]bool, len(rows))}
+	for i, enc := range rows {
+		res.Found[i] = enc != nil
+		if enc == nil {
+			rd.AppendNull()
+		} else if err := rd.Append(enc); err != nil {
+			return nil, err
+		}
+		if rd.Bytes() > most {
+			rd.Close()
+			return nil, errs.New(errs.TooLarge, "the rows of %d keys take more than %d bytes; ask for fewer keys at once, or for fewer columns", len(rows), most)
+		}
+	}
+	res.Record = rd.Record()
+	return res, nil
+}
+
+// lookupRows reads the current rows of keys, nil where there is none.
+func (r *Router) lookupRows(ctx context.Context, t *millrace.Table, keys arrow.RecordBatch) ([][]byte, error) {
 	if err := CheckLookup(t); err != nil {
 		return nil, err
 	}
@@ -87,20 +140,5 @@ func (r *Router) Lookup(ctx context.Context, t *millrace.Table, keys arrow.Recor
 		}
 		eg.Go(func() error { return fetch(b, g) })
 	}
-	if err := eg.Wait(); err != nil {
-		return nil, err
-	}
-	rd := row.NewReader(memory.DefaultAllocator, (&Plan{Table: t}).schemas(r), cols)
-	res := &LookupResult{Found: make([]bool, n)}
-	for i, enc := range rows {
-		if enc == nil {
-			continue
-		}
-		res.Found[i] = true
-		if err := rd.Append(enc); err != nil {
-			return nil, err
-		}
-	}
-	res.Record = rd.Record()
-	return res, nil
+	return rows, eg.Wait()
 }

@@ -286,7 +286,7 @@ func (p *Plan) outOfRange(r *Router) error {
 			key = k
 		}
 	}
-	return errs.New(errs.OffsetOutOfRange, "the position of bucket %s is outside its log, which holds %s", key, fmt.Sprint(ranges[key])).With("buckets", ranges)
+	return errs.New(errs.OffsetOutOfRange, "the position of bucket %s is outside its log, which holds %s", key, fmt.Sprint(ranges[key])).With("offsets", ranges)
 }
 
 // placeAtCursor goes on where a cursor stands. Buckets it does not name are read

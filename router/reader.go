@@ -103,16 +103,24 @@ func (rd *Reader) Next(ctx context.Context, wait time.Duration) (*Chunk, error) 
 		if c != nil || err != nil {
 			return c, err
 		}
-		if more {
-			continue
-		}
 		if !rd.plan.Follow {
+			if more {
+				continue
+			}
 			return nil, io.EOF
 		}
 		if timer == nil {
 			t := time.NewTimer(wait)
 			defer t.Stop()
 			timer = t.C
+		}
+		if more { // a filter takes nothing of what is read
+			select {
+			case <-timer:
+				return nil, nil
+			default:
+				continue
+			}
 		}
 		select {
 		case <-rd.wake:

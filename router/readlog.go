@@ -23,7 +23,7 @@ func (rd *Reader) readLog(pr *partReader) (_ *Chunk, moved bool, err error) {
 	}
 	if pr.Start < v.Start {
 		return nil, false, errs.New(errs.OffsetOutOfRange, "offset %d of bucket %s is no longer kept; the log begins at %d", pr.Start, pr.Key, v.Start).
-			With("buckets", map[string]any{pr.Key: map[string]millrace.Offset{"start": v.Start, "end": v.End}})
+			With("offsets", map[string]any{pr.Key: map[string]millrace.Offset{"start": v.Start, "end": v.End}})
 	}
 	if pr.Start >= v.End {
 		return nil, false, nil
@@ -34,7 +34,7 @@ func (rd *Reader) readLog(pr *partReader) (_ *Chunk, moved bool, err error) {
 	}
 	c := &Chunk{
 		BucketKey: pr.Key, Bucket: pr.Bucket.Bucket, HighWatermark: v.End,
-		rd: rd, batch: b, lo: int(pr.Start - b.Header.Base), hi: b.Header.Rows,
+		rd: rd, part: pr, batch: b, lo: int(pr.Start - b.Header.Base), hi: b.Header.Rows,
 	}
 	if pr.End != millrace.NoOffset {
 		c.hi = min(c.hi, int(pr.End-b.Header.Base))

@@ -91,7 +91,7 @@ func (rd *Reader) gather(pr *partReader) (*stateGroup, error) {
 func (rd *Reader) stateChunk(pr *partReader, g *stateGroup) (*Chunk, error) {
 	defer g.rec.Release()
 	n := len(g.ends)
-	c := &Chunk{BucketKey: pr.Key, Bucket: pr.Bucket.Bucket, Base: millrace.NoOffset, Next: pr.Start, HighWatermark: pr.Start, rd: rd, Rows: n}
+	c := &Chunk{BucketKey: pr.Key, Bucket: pr.Bucket.Bucket, Base: millrace.NoOffset, Next: pr.Start, HighWatermark: pr.Start, rd: rd, part: pr, Rows: n}
 	data, _ := splitColumns(rd.plan.Columns)
 	var sel []int32
 	if f := rd.plan.filter; f != nil {
@@ -129,7 +129,7 @@ func (rd *Reader) stateChunk(pr *partReader, g *stateGroup) (*Chunk, error) {
 	case c.Rows < n:
 		out = sliceRecord(out, 0, c.Rows)
 	}
-	c.state = out
+	c.state, c.sel, c.keys = out, sel, g
 	return c, nil
 }
 

@@ -83,6 +83,7 @@ func (s *Shard) writeCheckpoint(ctx context.Context, at *appliedAt) error {
 	s.o.Hook("checkpoint:manifest")
 	older := s.manifest.number
 	s.manifest = manifestInfo{number: m.Number, lsn: m.LSN}
+	s.checkpointed.Store(uint64(m.LSN))
 	if err := s.log.Purge(ctx, at.lsn); err != nil {
 		return fmt.Errorf("shard.checkpoint: purge: %w", err)
 	}
@@ -150,4 +151,3 @@ func publishFile(fs vfs.FS, dir, name string, write func(f vfs.File) error) erro
 func corrupt(file string, format string, args ...any) error {
 	return errs.New(errs.CorruptData, "%s: %s", file, fmt.Sprintf(format, args...))
 }
-

@@ -60,6 +60,28 @@ func (s *Shard) Rows(id millrace.BucketID) (int64, error) {
 	return m.Rows, err
 }
 
+// Status is how a shard stands.
+type Status struct {
+	ID            ShardID
+	Epoch         millrace.Epoch
+	LSN           millrace.LSN // of the last record applied
+	CheckpointLSN millrace.LSN
+	Buckets       int
+	Err           error // why it serves nothing; nil when it does
+}
+
+// Status tells how the shard stands.
+func (s *Shard) Status() Status {
+	st := Status{ID: s.o.ID, Err: s.Err(), CheckpointLSN: millrace.LSN(s.checkpointed.Load())}
+	if at := s.applied.Load(); at != nil {
+		st.Epoch, st.LSN = at.tail.Epoch, at.lsn
+	}
+	s.bucketsMu.RLock()
+	defer s.bucketsMu.RUnlock()
+	st.Buckets = len(s.buckets)
+	return st
+}
+
 // Subscription tells its holder that some of its buckets may have new records.
 type Subscription struct {
 	// C receives after a change; several changes may give one receive.

@@ -90,6 +90,7 @@ func (s *Shard) recover(ctx context.Context) error {
 		return errs.New(errs.CorruptData, "the log of shard %d ends at record %d and was at %d before: it is not the log this shard wrote last", s.o.ID, tail.LSN, max(m.LSN, applied))
 	}
 	s.manifest = manifestInfo{number: m.Number, lsn: m.LSN}
+	s.checkpointed.Store(uint64(m.LSN))
 	if err := s.restoreBuckets(m); err != nil {
 		return err
 	}

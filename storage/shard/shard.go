@@ -29,18 +29,18 @@ type Clock interface {
 // Options are a shard's settings and components.
 type Options struct {
 	// Settings.
-	ID                ShardID
-	Dir               string
-	Cluster           [16]byte
-	CheckpointBytes   int64         // log bytes that trigger a checkpoint; default 64 MiB
-	CheckpointEvery   time.Duration // age that triggers one; default 60 s
-	SealBytes         int64         // size at which a segment file is sealed; default 64 MiB
-	TailBytes         int64         // batches kept in memory before they are moved to segments; default 32 MiB
-	BucketTailBytes   int64         // the same for one bucket; default 4 MiB
-	QueueBytes        int64         // writes waiting; default 64 MiB
-	MemTableBytes     uint64        // of the state store; default 32 MiB
-	Codec             segment.Codec
-	MaxSnapshots      int           // snapshots held for readers; default 256
+	ID              ShardID
+	Dir             string
+	Cluster         [16]byte
+	CheckpointBytes int64         // log bytes that trigger a checkpoint; default 64 MiB
+	CheckpointEvery time.Duration // age that triggers one; default 60 s
+	SealBytes       int64         // size at which a segment file is sealed; default 64 MiB
+	TailBytes       int64         // batches kept in memory before they are moved to segments; default 32 MiB
+	BucketTailBytes int64         // the same for one bucket; default 4 MiB
+	QueueBytes      int64         // writes waiting; default 64 MiB
+	MemTableBytes   uint64        // of the state store; default 32 MiB
+	Codec           segment.Codec
+	MaxSnapshots    int // snapshots held for readers; default 256
 	// Components.
 	FS      vfs.FS
 	Log     wal.Log
@@ -105,9 +105,10 @@ type Shard struct {
 	unflushed chan struct{} // wakes the flusher; capacity 1
 	flushed   chan struct{} // wakes a loop that waits for room; capacity 1
 
-	manifest   manifestInfo // the flush loop's own
-	sinceBytes atomic.Int64 // logged since the last checkpoint
-	checkNow   chan chan error
+	manifest     manifestInfo  // the flush loop's own
+	checkpointed atomic.Uint64 // LSN of the newest manifest
+	sinceBytes   atomic.Int64  // logged since the last checkpoint
+	checkNow     chan chan error
 
 	snapshots snapshotTable
 	subs      subscribers

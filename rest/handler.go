@@ -1,0 +1,169 @@
+package rest
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"strings"
+	"time"
+
+	"github.com/go-chi/chi/v5"
+
+	millrace "github.com/millrace/millrace"
+	"github.com/millrace/millrace/catalog"
+	"github.com/millrace/millrace/errs"
+	"github.com/millrace/millrace/openapi"
+	"github.com/millrace/millrace/openapi/adminapi"
+	"github.com/millrace/millrace/openapi/dataapi"
+	"github.com/millrace/millrace/router"
+)
+
+// Catalog is what this door needs of the catalog.
+type Catalog interface {
+	ClusterID() [16]byte
+	CreateDatabase(ctx context.Context, name, comment string) (catalog.Database, error)
+	Database(ctx context.Context, name string) (catalog.Database, error)
+	Databases(ctx context.Context, limit int, token string) ([]catalog.Database, string, error)
+	DropDatabase(ctx context.Context, name string, cascade bool) ([]*millrace.Table, error)
+	CreateTable(ctx context.Context, db string, spec catalog.Spec, ifNotExists bool) (*millrace.Table, bool, error)
+	Table(ctx context.Context, path millrace.TablePath) (*millrace.Table, error)
+	Tables(ctx context.Context, db string, limit int, token string) ([]*millrace.Table, string, error)
+	Schemas(ctx context.Context, id millrace.TableID) ([]*millrace.Schema, error)
+	DropTable(ctx context.Context, path millrace.TablePath, ifExists bool) (*millrace.Table, error)
+}
+
+// Clock tells the time.
+type Clock interface {
+	Now() time.Time
+}
+
+// Options are the handler's settings and components.
+type Options struct {
+	Version       string
+	FlightAddress string // as clients reach it
+	Owner         string // the name of the worker that owns the shards
+	Catalog       Catalog
+	Router        *router.Router
+	Clock         Clock
+	Logger        *slog.Logger
+	// Draining is closed when streams have to end.
+	Draining <-chan struct{}
+}
+
+// Handler serves the operations.
+type Handler struct {
+	o   Options
+	mux chi.Router
+}
+
+var (
+	_ adminapi.ServerInterface = (*Handler)(nil)
+	_ dataapi.ServerInterface  = (*Handler)(nil)
+)
+
+const (
+	defaultTimeout = 30 * time.Second
+	maxTimeout     = 120 * time.Second
+	// streamStall is how long a stream may go without the client taking anything.
+	streamStall = 30 * time.Second
+)
+
+// New makes the handler of everything below /v1, the document, its page and the
+// page of errors.
+func New(o Options) *Handler {
+	h := &Handler{o: o, mux: chi.NewRouter()}
+	h.mux.NotFound(func(w http.ResponseWriter, r *http.Request) {
+		h.problem(w, r, errs.New(errs.RouteNotFound, "there is no operation %s %s; /openapi.json lists them", r.Method, clip(r.URL.Path)))
+	})
+	h.mux.MethodNotAllowed(func(w http.ResponseWriter, r *http.Request) {
+		h.problem(w, r, errs.New(errs.MethodNotAllowed, "%s does not take %s", clip(r.URL.Path), r.Method))
+	})
+	h.mux.Use(h.deadline)
+	badParam := func(w http.ResponseWriter, r *http.Request, err error) {
+		h.problem(w, r, errs.New(errs.InvalidValue, "%v", err))
+	}
+	adminapi.HandlerWithOptions(h, adminapi.ChiServerOptions{BaseRouter: h.mux, ErrorHandlerFunc: badParam})
+	dataapi.HandlerWithOptions(h, dataapi.ChiServerOptions{BaseRouter: h.mux, ErrorHandlerFunc: badParam})
+	for _, op := range openapi.Operations() {
+		if op.Later {
+			h.mux.MethodFunc(op.Method, op.Path, func(w http.ResponseWriter, r *http.Request) {
+				h.problem(w, r, errs.New(errs.NotImplemented, "operation %s (%s %s) is not implemented yet", op.ID, op.Method, op.Path))
+			})
+		}
+	}
+	h.mux.Get("/openapi.json", func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", "application/json")
+		_, _ = w.Write(openapi.JSON()) // the client went away
+	})
+	h.mux.Mount("/docs", openapi.DocsHandler())
+	return h
+}
+
+// ServeHTTP serves a request.
+func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	defer func() {
+		if p := recover(); p != nil {
+			if p == http.ErrAbortHandler { //nolint:errorlint // the sentinel itself is thrown
+				panic(p)
+			}
+			h.o.Logger.ErrorContext(r.Context(), "request panicked", slog.String("path", r.URL.Path), slog.String("panic", fmt.Sprint(p)))
+			h.problem(w, r, errs.New(errs.Internal, "the request met a bug"))
+		}
+	}()
+	h.mux.ServeHTTP(w, r)
+}
+
+// deadline bounds unary calls; streams bound themselves.
+func (h *Handler) deadline(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		d := defaultTimeout
+		if t := r.URL.Query().Get("timeout"); t != "" {
+			var err error
+			if d, err = ParseDuration(t); err != nil || d <= 0 || d > maxTimeout {
+				h.problem(w, r, errs.New(errs.InvalidValue, "timeout %q is not a duration up to %s, such as 500ms, 20s or 2min", clip(t), maxTimeout))
+				return
+			}
+		}
+		ctx := r.Context()
+		if !streams(r) {
+			var cancel context.CancelFunc
+			ctx, cancel = context.WithTimeout(ctx, d)
+			defer cancel()
+		}
+		next.ServeHTTP(w, r.WithContext(ctx))
+	})
+}
+
+// streams says whether the request's body or answer is a stream, which has no
+// deadline as a whole.
+func streams(r *http.Request) bool {
+	accept, content := r.Header.Get("Accept"), r.Header.Get("Content-Type")
+	for _, t := range []string{typeNDJSON, typeArrow, typeSSE} {
+		if strings.Contains(accept, t) || strings.HasPrefix(content, t) {
+			return true
+		}
+	}
+	return false
+}
+
+// ParseDuration reads an integer and a unit: ms, s, min, m (minutes), h, d.
+func ParseDuration(s string) (time.Duration, error) {
+	n, unit := 0, ""
+	if _, err := fmt.Sscanf(s, "%d%s", &n, &unit); err != nil || n < 0 || n > 1<<31 {
+		return 0, fmt.Errorf("%q is not a duration", s)
+	}
+	units := map[string]time.Duration{"ms": time.Millisecond, "s": time.Second, "min": time.Minute, "m": time.Minute, "h": time.Hour, "d": 24 * time.Hour}
+	u, ok := units[unit]
+	if !ok || fmt.Sprintf("%d%s", n, unit) != s {
+		return 0, fmt.Errorf("%q is not a duration", s)
+	}
+	return time.Duration(n) * u, nil
+}
+
+func clip(s string) string {
+	if len(s) > 128 {
+		return s[:128] + "…"
+	}
+	return s
+}

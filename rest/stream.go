@@ -1,0 +1,207 @@
+package rest
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"io"
+	"log/slog"
+	"net/http"
+	"time"
+
+	"github.com/apache/arrow-go/v18/arrow/ipc"
+	"github.com/apache/arrow-go/v18/arrow/memory"
+
+	"github.com/millrace/millrace/errs"
+	"github.com/millrace/millrace/router"
+	"github.com/millrace/millrace/row/jsonrow"
+	"github.com/millrace/millrace/storage/segment"
+)
+
+func errAttr(err error) slog.Attr { return slog.Any("err", err) }
+
+// stream writes an answer piece by piece. Each write has streamStall to make
+// progress, so that a client that takes nothing is dropped.
+type stream struct {
+	w    http.ResponseWriter
+	rc   *http.ResponseController
+	sent int64
+}
+
+func newStream(w http.ResponseWriter, media string) *stream {
+	w.Header().Set("Content-Type", media)
+	w.Header().Set("Cache-Control", "no-store")
+	w.Header().Set("X-Accel-Buffering", "no") // proxies pass it on at once
+	return &stream{w: w, rc: http.NewResponseController(w)}
+}
+
+func (s *stream) write(parts ...[]byte) error {
+	// Servers without deadlines (tests) have none to set.
+	_ = s.rc.SetWriteDeadline(time.Now().Add(streamStall)) //nolint:forbidigo // a deadline of the operating system's, not of ours
+	for _, p := range parts {
+		n, err := s.w.Write(p)
+		s.sent += int64(n)
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (s *stream) flush() error { return s.rc.Flush() }
+
+// errDraining ends streams when the server stops.
+var errDraining = errs.New(errs.Draining, "the server is shutting down; go on from the last position elsewhere, or after its restart")
+
+// untilDrain is the request's context, which also ends when the server drains.
+func (h *Handler) untilDrain(r *http.Request) (context.Context, context.CancelFunc) {
+	ctx, cancel := context.WithCancelCause(r.Context())
+	go func() {
+		select {
+		case <-h.o.Draining:
+			cancel(errDraining)
+		case <-ctx.Done():
+		}
+	}()
+	return ctx, func() { cancel(nil) }
+}
+
+// next is the reader's next chunk. A follower that has nothing gives (nil, nil)
+// after idleWait.
+func next(ctx context.Context, rd *router.Reader, wait time.Duration) (*router.Chunk, error) {
+	c, err := rd.Next(ctx, wait)
+	if err != nil && ctx.Err() != nil && context.Cause(ctx) != nil {
+		return nil, context.Cause(ctx)
+	}
+	return c, err
+}
+
+// streamNDJSON answers with a row a line. A failure ends it with an error line.
+func (h *Handler) streamNDJSON(w http.ResponseWriter, r *http.Request, rd *router.Reader, opts jsonrow.EncodeOptions) {
+	ctx, cancel := h.untilDrain(r)
+	defer cancel()
+	w.Header().Set("Trailer", headerStats)
+	s := newStream(w, typeNDJSON)
+	enc := jsonrow.NewEncoder(rd.Plan().Columns, opts)
+	buf := make([]byte, 0, 256<<10)
+	err := s.flushHead(rd)
+	for err == nil {
+		var c *router.Chunk
+		if c, err = next(ctx, rd, idleWait); err != nil || c == nil {
+			continue
+		}
+		buf, err = s.lines(buf[:0], enc, c)
+		c.Release()
+		if err == nil && rd.Plan().Follow {
+			err = s.flush()
+		}
+	}
+	if !errors.Is(err, io.EOF) {
+		body, _ := h.problemBody(w, r, err)
+		_ = s.write([]byte(`{"__error":`), body[:len(body)-1], []byte("}\n")) // the client may be gone
+	}
+	rd.Stats().BytesShipped = s.sent
+	w.Header().Set(headerStats, string(jsonText(rd.Stats())))
+}
+
+// flushHead lets a follower's client know at once that the stream stands.
+func (s *stream) flushHead(rd *router.Reader) error {
+	if !rd.Plan().Follow {
+		return nil
+	}
+	return s.flush()
+}
+
+// lines writes the rows of a chunk, a line each, in pieces of about the buffer's size.
+func (s *stream) lines(buf []byte, enc *jsonrow.Encoder, c *router.Chunk) ([]byte, error) {
+	rec, err := c.Record()
+	if err != nil {
+		return buf, err
+	}
+	defer rec.Release()
+	enc.Bind(rec)
+	for i := range c.Rows {
+		buf = append(enc.AppendObject(buf, i), '\n')
+		if len(buf) >= 192<<10 {
+			if err := s.write(buf); err != nil {
+				return buf, err
+			}
+			buf = buf[:0]
+		}
+	}
+	return buf, s.write(buf)
+}
+
+// maxArrowBody is the size of a message's body at which a chunk is cut.
+const maxArrowBody = 8 << 20
+
+// streamArrow answers with an Arrow IPC stream. A failure leaves it without its
+// end mark, and the connection broken off.
+func (h *Handler) streamArrow(w http.ResponseWriter, r *http.Request, rd *router.Reader) {
+	codec := segment.None
+	if rd.Plan().CodecSet {
+		codec = rd.Plan().Codec
+	}
+	ctx, cancel := h.untilDrain(r)
+	defer cancel()
+	w.Header().Set("Trailer", headerStats)
+	s := newStream(w, typeArrow)
+	err := s.schema(rd)
+	if err == nil {
+		err = s.flushHead(rd)
+	}
+	for err == nil {
+		var c *router.Chunk
+		if c, err = next(ctx, rd, idleWait); err != nil || c == nil {
+			continue
+		}
+		err = s.arrow(c, codec)
+		c.Release()
+		if err == nil && rd.Plan().Follow {
+			err = s.flush()
+		}
+	}
+	rd.Stats().BytesShipped = s.sent
+	if !errors.Is(err, io.EOF) {
+		h.o.Logger.InfoContext(r.Context(), "arrow stream broken off", errAttr(err))
+		panic(http.ErrAbortHandler)
+	}
+	if err := s.write([]byte{0xff, 0xff, 0xff, 0xff, 0, 0, 0, 0}); err != nil {
+		return // the client went away
+	}
+	w.Header().Set(headerStats, string(jsonText(rd.Stats())))
+}
+
+// schema writes the stream's schema message.
+func (s *stream) schema(rd *router.Reader) error {
+	p := ipc.GetSchemaPayload(rd.Plan().Schema, memory.DefaultAllocator)
+	defer p.Release()
+	_, err := p.WritePayload(writerFunc(func(b []byte) (int, error) { return len(b), s.write(b) }))
+	return err
+}
+
+type writerFunc func([]byte) (int, error)
+
+func (f writerFunc) Write(b []byte) (int, error) { return f(b) }
+
+// arrow writes a chunk's messages, encapsulated: continuation mark, length of the
+// metadata with its padding, metadata, body.
+func (s *stream) arrow(c *router.Chunk, codec segment.Codec) error {
+	ships, err := c.Ship(codec, maxArrowBody)
+	if err != nil {
+		return err
+	}
+	for _, sh := range ships {
+		m := sh.Message
+		padded := (len(m.Header) + 8 + 7) &^ 7
+		head := make([]byte, 8, padded)
+		binary.LittleEndian.PutUint32(head, 0xffffffff)
+		binary.LittleEndian.PutUint32(head[4:], uint32(padded-8))
+		head = append(head, m.Header...)[:padded]
+		if err = s.write(head, m.Body); err != nil {
+			return err
+		}
+		m.Release()
+	}
+	return nil
+}

@@ -1,0 +1,350 @@
+package rest
+
+import (
+	"encoding/json"
+	"net/http"
+	"strconv"
+	"strings"
+
+	millrace "github.com/millrace/millrace"
+	"github.com/millrace/millrace/errs"
+	"github.com/millrace/millrace/openapi"
+	"github.com/millrace/millrace/router"
+	"github.com/millrace/millrace/row"
+	"github.com/millrace/millrace/row/jsonrow"
+)
+
+// Limits of a write.
+const (
+	maxJSONBytes = 16 << 20
+	maxJSONRows  = 10_000
+	chunkRows    = 10_000
+	chunkBytes   = 16 << 20
+)
+
+// writing is a write request being served.
+type writing struct {
+	h       *Handler
+	r       *http.Request
+	table   *millrace.Table
+	mode    router.Mode
+	columns []string // named by the client: a partial write; nil: whole rows
+	goOn    bool     // on_error=continue
+	writer  *router.WriterSequence
+
+	answer writeAnswer
+	failed error // the first part that a bucket refused, with on_error=continue
+}
+
+// writeAnswer is the answer of a write, and what a problem adds to itself.
+type writeAnswer struct {
+	Accepted int64                   `json:"accepted"`
+	Rejected int64                   `json:"rejected"`
+	Errors   []errs.FieldError       `json:"errors"`
+	Offsets  map[string]router.Range `json:"offsets"`
+	Buckets  map[string]string       `json:"buckets,omitempty"`
+	LastSeq  *uint64                 `json:"last_seq,omitempty"`
+}
+
+// WriteRecords answers write_records.
+func (h *Handler) WriteRecords(w http.ResponseWriter, r *http.Request, database openapi.DatabasePath, table openapi.TablePath, p openapi.WriteRecordsParams) {
+	wr, err := h.beginWrite(r, database, table, p)
+	if err == nil {
+		err = wr.body(w)
+	}
+	wr.finish(w, err)
+}
+
+func (h *Handler) beginWrite(r *http.Request, database, table string, p openapi.WriteRecordsParams) (*writing, error) {
+	wr := &writing{h: h, r: r, answer: writeAnswer{Errors: []errs.FieldError{}, Offsets: map[string]router.Range{}}}
+	q := r.URL.Query()
+	if err := checkQuery(q, "mode", "columns", "on_error", "table_id"); err != nil {
+		return wr, err
+	}
+	if p.OnError != nil {
+		switch *p.OnError {
+		case "abort":
+		case "continue":
+			wr.goOn = true
+		default:
+			return wr, errs.New(errs.InvalidValue, "on_error %q is not one of abort, continue", clip(string(*p.OnError)))
+		}
+	}
+	base, suffix := router.SplitVirtual(table)
+	if suffix != "" {
+		return wr, errs.New(errs.ReadOnlyTable, "%q is a view and can only be read; write to table %q", clip(table), clip(base))
+	}
+	var err error
+	if wr.table, err = h.o.Router.Table(r.Context(), database+"."+base, tableID(p.TableID)); err != nil {
+		return wr, err
+	}
+	if wr.mode, err = router.ParseMode(q.Get("mode"), wr.table); err != nil {
+		return wr, err
+	}
+	if q.Has("columns") {
+		wr.columns = strings.Split(q.Get("columns"), ",")
+	}
+	wr.writer, err = writerSequence(r)
+	return wr, err
+}
+
+// writerSequence reads the headers that number a writer's batches.
+func writerSequence(r *http.Request) (*router.WriterSequence, error) {
+	id, seq, epoch := r.Header.Get("X-Writer-Id"), r.Header.Get("X-Writer-Seq"), r.Header.Get("X-Writer-Epoch")
+	if r.Header.Get("Idempotency-Key") != "" {
+		return nil, errs.New(errs.NotImplemented, "Idempotency-Key is not implemented yet; X-Writer-Id and X-Writer-Seq make retries safe")
+	}
+	if id == "" && seq == "" && epoch == "" {
+		return nil, nil
+	}
+	if id == "" || seq == "" {
+		return nil, errs.New(errs.InvalidValue, "X-Writer-Id and X-Writer-Seq go together")
+	}
+	w := &router.WriterSequence{ID: id}
+	var err error
+	if w.Seq, err = strconv.ParseUint(seq, 10, 63); err != nil || w.Seq == 0 {
+		return nil, errs.New(errs.InvalidValue, "X-Writer-Seq %q is not a whole number from 1", clip(seq))
+	}
+	if epoch != "" {
+		if w.Epoch, err = strconv.ParseUint(epoch, 10, 63); err != nil {
+			return nil, errs.New(errs.InvalidValue, "X-Writer-Epoch %q is not a whole number", clip(epoch))
+		}
+	}
+	return w, nil
+}
+
+// body applies the body by its type.
+func (wr *writing) body(w http.ResponseWriter) error {
+	t, err := contentType(wr.r, typeJSON, typeNDJSON, typeArrow)
+	if err != nil {
+		return err
+	}
+	switch t {
+	case typeNDJSON:
+		return wr.ndjson()
+	case typeArrow:
+		return wr.arrow()
+	}
+	return wr.json(w)
+}
+
+// finish answers the request.
+func (wr *writing) finish(w http.ResponseWriter, err error) {
+	if err == nil {
+		wr.h.answer(w, wr.r, http.StatusOK, wr.answer)
+		return
+	}
+	e := wr.h.classify(wr.r, err)
+	if wr.table != nil {
+		told := *e
+		told.Extra = nil
+		for k, v := range e.Extra {
+			told.With(k, v)
+		}
+		told.With("accepted", wr.answer.Accepted).With("rejected", wr.answer.Rejected).With("offsets", wr.answer.Offsets)
+		if wr.answer.Buckets != nil {
+			told.With("buckets", wr.answer.Buckets)
+		}
+		if wr.answer.LastSeq != nil {
+			told.With("last_seq", *wr.answer.LastSeq)
+		}
+		told.Fields = append(append([]errs.FieldError{}, wr.answer.Errors...), e.Fields...)
+		e = &told
+	}
+	wr.h.problem(w, wr.r, e)
+}
+
+// decoder makes the decoder of the request's rows.
+func (wr *writing) decoder() (*jsonrow.Decoder, error) {
+	t := wr.table
+	o := jsonrow.Options{Key: t.Names(t.PrimaryKey), KeyOnly: wr.mode == router.Delete, AllowChangeType: wr.mode == router.Upsert && wr.columns == nil}
+	cols := t.Schema.Columns
+	if wr.columns != nil {
+		var err error
+		if cols, err = namedColumns(t, wr.columns); err != nil {
+			return nil, err
+		}
+		if wr.mode == router.Append {
+			return nil, errs.New(errs.WrongTableKind, "table %s is a log table: its rows are whole, columns cannot be named", t.Path)
+		}
+		if wr.mode == router.Upsert {
+			o.Required = wr.columns
+		}
+	}
+	return jsonrow.NewDecoder(cols, o), nil
+}
+
+// namedColumns are the columns that a partial write names, in schema order.
+func namedColumns(t *millrace.Table, names []string) ([]millrace.Column, error) {
+	named := map[string]bool{}
+	for _, n := range names {
+		n = strings.TrimSpace(n)
+		if t.Schema.Index(n) < 0 {
+			return nil, errs.New(errs.UnknownColumn, "table %s has no column %q", t.Path, clip(n))
+		}
+		if named[n] {
+			return nil, errs.New(errs.DuplicateField, "column %q is named twice", n)
+		}
+		named[n] = true
+	}
+	var out []millrace.Column
+	for _, c := range t.Schema.Columns {
+		if named[c.Name] {
+			out = append(out, c)
+		}
+	}
+	return out, nil
+}
+
+// json applies a JSON body: one batch, all or nothing as far as can be checked
+// before writing.
+func (wr *writing) json(w http.ResponseWriter) error {
+	b, err := readAll(w, wr.r, maxJSONBytes)
+	if err != nil {
+		return err
+	}
+	parts, err := jsonrow.SplitBody(b, "rows", maxJSONRows)
+	if err != nil {
+		return err
+	}
+	if !parts.Listed {
+		return errs.New(errs.InvalidRequest, "the body lacks \"rows\": send {\"rows\":[{…},…]}, or one row a line as %s", typeNDJSON)
+	}
+	if err := wr.members(parts.Members); err != nil {
+		return err
+	}
+	d, err := wr.decoder()
+	if err != nil {
+		return err
+	}
+	c := chunk{decoder: d}
+	for i, raw := range parts.Items {
+		if err := wr.add(&c, raw, int64(i)); err != nil {
+			return err
+		}
+	}
+	return wr.apply(&c)
+}
+
+// members reads what a JSON body says besides its rows.
+func (wr *writing) members(m map[string]json.RawMessage) error {
+	for name, raw := range m {
+		switch name {
+		case "mode":
+			var s string
+			if err := json.Unmarshal(raw, &s); err != nil {
+				return errs.New(errs.InvalidValue, "mode is a string")
+			}
+			mode, err := router.ParseMode(s, wr.table)
+			if err != nil {
+				return err
+			}
+			if q := wr.r.URL.Query().Get("mode"); q != "" && q != s {
+				return errs.New(errs.InvalidValue, "the body says mode %q and the address %q", s, q)
+			}
+			wr.mode = mode
+		case "columns":
+			if string(raw) == "null" {
+				continue
+			}
+			var cols []string
+			if err := json.Unmarshal(raw, &cols); err != nil || cols == nil {
+				return errs.New(errs.InvalidValue, "columns is an array of names")
+			}
+			wr.columns = cols
+		default:
+			return errs.New(errs.UnknownField, "the body has no field %q; it takes rows, mode and columns", clip(name))
+		}
+	}
+	return nil
+}
+
+// chunk is rows that are applied together.
+type chunk struct {
+	decoder *jsonrow.Decoder
+	index   []int64 // number in the request of each row
+	bytes   int
+}
+
+// add takes a row into the chunk. A bad row ends the request, or is noted with
+// on_error=continue.
+func (wr *writing) add(c *chunk, raw []byte, index int64) error {
+	err := c.decoder.AddObject(raw, index)
+	if err == nil {
+		c.index = append(c.index, index)
+		c.bytes += len(raw)
+		return nil
+	}
+	return wr.badRow(err)
+}
+
+func (wr *writing) badRow(err error) error {
+	if !wr.goOn {
+		return err
+	}
+	wr.answer.Rejected++
+	if e := wr.h.classify(wr.r, err); len(wr.answer.Errors) < errs.MaxFieldErrors {
+		wr.answer.Errors = append(wr.answer.Errors, e.Fields...)
+	}
+	return nil
+}
+
+// apply writes the chunk and begins the next.
+func (wr *writing) apply(c *chunk) error {
+	rows := c.decoder.Finish()
+	defer rows.Release()
+	first := int64(0)
+	if len(c.index) > 0 {
+		first = c.index[0]
+	}
+	c.index, c.bytes = c.index[:0], 0
+	return wr.write(rows, first)
+}
+
+// write hands rows to the router and takes what became of them into the answer.
+func (wr *writing) write(rows row.Rows, first int64) error {
+	if rows.Len() == 0 {
+		return nil
+	}
+	req := &router.WriteRequest{Table: wr.table, Mode: wr.mode, Rows: rows, Partial: wr.columns != nil, FirstRow: first}
+	if wr.writer != nil {
+		seq := *wr.writer
+		req.Writer = &seq
+	}
+	res, err := wr.h.o.Router.Write(wr.r.Context(), req)
+	if res != nil {
+		wr.take(res)
+	}
+	if err != nil && res != nil && wr.goOn && !errs.Is(err, errs.UnknownOutcome) {
+		e := wr.h.classify(wr.r, err)
+		if len(wr.answer.Errors) < errs.MaxFieldErrors {
+			wr.answer.Errors = append(wr.answer.Errors, errs.FieldError{Code: e.Code, Message: e.Error()})
+		}
+		err = nil
+	}
+	if err == nil && wr.writer != nil {
+		last := wr.writer.Seq
+		wr.answer.LastSeq = &last
+		wr.writer.Seq++
+	}
+	return err
+}
+
+// take adds a batch's outcome to the answer.
+func (wr *writing) take(res *router.WriteResult) {
+	wr.answer.Accepted += res.Rows - res.Rejected
+	wr.answer.Rejected += res.Rejected
+	for key, rng := range res.Offsets {
+		if was, ok := wr.answer.Offsets[key]; ok && was.Start != was.End {
+			rng.Start = min(was.Start, rng.Start)
+			rng.End = max(was.End, rng.End)
+		}
+		wr.answer.Offsets[key] = rng
+	}
+	for key, outcome := range res.Outcomes {
+		if wr.answer.Buckets == nil {
+			wr.answer.Buckets = map[string]string{}
+		}
+		wr.answer.Buckets[key] = outcome
+	}
+}

@@ -1,0 +1,75 @@
+package router
+
+import millrace "github.com/millrace/millrace"
+
+// Size is how much a plan reads: the rows, exactly when it has no filter, else -1;
+// and about how many stored bytes, -1 when that is not known.
+func (r *Router) Size(p *Plan) (rows, bytes int64, err error) {
+	if p.Follow || p.Filtered() {
+		return -1, -1, nil
+	}
+	for _, part := range p.Parts {
+		if part.State {
+			sn := p.snaps[part.Shard]
+			if sn == nil { // held under an id, and not looked up for this
+				return -1, -1, nil
+			}
+			m, err := sn.Meta(part.Bucket)
+			if err != nil {
+				return 0, 0, err
+			}
+			rows, bytes = rows+m.Rows, -1
+		}
+		n := int64(part.End - part.Start)
+		rows += n
+		if n == 0 || bytes < 0 {
+			continue
+		}
+		_, v, err := r.shard(part.Shard).Log(part.Bucket)
+		if err != nil {
+			return 0, 0, err
+		}
+		if v != nil && v.End > v.Start {
+			bytes += int64(float64(v.Bytes()) / float64(v.End-v.Start) * float64(n))
+		}
+	}
+	if p.Limit >= 0 && rows > p.Limit {
+		if rows > 0 && bytes > 0 {
+			bytes = int64(float64(bytes) / float64(rows) * float64(p.Limit))
+		}
+		rows = p.Limit
+	}
+	return rows, bytes, nil
+}
+
+// LetGo ends the holding of a plan's snapshots, when its tickets are given to
+// nobody after all.
+func (r *Router) LetGo(p *Plan) {
+	for sh, id := range p.heldIDs() {
+		r.shard(sh).LetGo(id)
+	}
+}
+
+// Standing is where a reader stands in a bucket.
+type Standing struct {
+	Key    string
+	Bucket uint16
+	Next   millrace.Offset // the next record of the log
+	// State says that keyed state is to be read before the log.
+	State         bool
+	HighWatermark millrace.Offset
+}
+
+// Standings is where the reader stands in each bucket, in the plan's order, and
+// the ends of their logs as of now.
+func (rd *Reader) Standings() ([]Standing, error) {
+	out := make([]Standing, len(rd.parts))
+	for i, pr := range rd.parts {
+		_, v, err := rd.log(pr)
+		if err != nil {
+			return nil, err
+		}
+		out[i] = Standing{Key: pr.Key, Bucket: pr.Bucket.Bucket, Next: pr.Start, State: pr.state, HighWatermark: v.End}
+	}
+	return out, nil
+}
