@@ -3,6 +3,7 @@ package router
 import (
 	"context"
 	"slices"
+	"sync/atomic"
 
 	"github.com/apache/arrow-go/v18/arrow"
 	"github.com/apache/arrow-go/v18/arrow/memory"
@@ -11,6 +12,13 @@ import (
 	millrace "github.com/millrace/millrace"
 	"github.com/millrace/millrace/errs"
 	"github.com/millrace/millrace/row"
+)
+
+// Bounds of the rows that one lookup holds: 1,000 keys may all have the longest
+// row there is.
+const (
+	maxLookupBytes = 64 << 20
+	lookupChunk    = 64
 )
 
 // LookupResult is the rows of a lookup, in the order of its keys.
@@ -122,12 +130,24 @@ func (r *Router) lookupRows(ctx context.Context, t *millrace.Table, keys arrow.R
 	r.metrics.lookupBuckets.Add(float64(len(groups)))
 
 	rows := make([][]byte, n)
+	var size atomic.Int64
 	fetch := func(b uint16, g *group) error {
-		got, err := r.shard(t.Shards[b]).Lookup(ctx, t.BucketID(b), g.keys)
-		for j, row := range got {
-			rows[g.at[j]] = row
+		at := g.at
+		for keys := range slices.Chunk(g.keys, lookupChunk) {
+			got, err := r.shard(t.Shards[b]).Lookup(ctx, t.BucketID(b), keys)
+			if err != nil {
+				return err
+			}
+			for j, row := range got {
+				rows[at[j]] = row
+				size.Add(int64(len(row)))
+			}
+			if size.Load() > maxLookupBytes {
+				return errs.New(errs.TooLarge, "the rows of %d keys have more than %d bytes; ask for fewer keys at once", n, maxLookupBytes)
+			}
+			at = at[len(keys):]
 		}
-		return err
+		return nil
 	}
 	// Small lookups are done before a goroutine would be started.
 	eg := errgroup.Group{}
