@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/cockroachdb/pebble/v2/vfs"
+	"github.com/prometheus/client_golang/prometheus"
 	"github.com/stretchr/testify/require"
 
 	millrace "github.com/millrace/millrace"
@@ -42,7 +43,8 @@ func BenchmarkAppend(b *testing.B) {
 		{50, 1 << 10, 1 << 10},
 	} {
 		b.Run(fmt.Sprintf("shards=%d/bytes=%d/raw=%d", c.shards, c.size, c.raw), func(b *testing.B) {
-			ours, closeOurs := benchLog(b, c.shards, c.size)
+			reg := prometheus.NewRegistry()
+			ours, closeOurs := benchLog(b, reg, c.shards, c.size)
 			defer closeOurs()
 			raw, closeRaw := benchRaw(b, c.raw)
 			defer closeRaw()
@@ -69,14 +71,28 @@ func BenchmarkAppend(b *testing.B) {
 			b.ReportMetric(mb/took[0].Seconds(), "log-MB/s")
 			b.ReportMetric(mb/took[1].Seconds(), "raw-MB/s")
 			b.ReportMetric(took[0].Seconds()*1e6/float64(2*n*len(ratios)), "log-µs/append")
+			b.ReportMetric(appendsPerFsync(b, reg), "appends/fsync")
 			b.ReportMetric(0, "ns/op")
 		})
 	}
 }
 
+func appendsPerFsync(b *testing.B, reg *prometheus.Registry) float64 {
+	families, err := reg.Gather()
+	require.NoError(b, err)
+	for _, f := range families {
+		if f.GetName() == "millrace_wal_group_appends" {
+			h := f.GetMetric()[0].GetHistogram()
+			return h.GetSampleSum() / float64(h.GetSampleCount())
+		}
+	}
+	b.Fatal("no histogram of groups")
+	return 0
+}
+
 // benchLog returns a function that makes n appends, spread over the shards.
-func benchLog(b *testing.B, shards, size int) (run func(n int), done func()) {
-	f := mustOpen(b, vfs.Default, b.TempDir(), wal.Options{ClusterID: cluster, Shards: shards})
+func benchLog(b *testing.B, reg *prometheus.Registry, shards, size int) (run func(n int), done func()) {
+	f := mustOpen(b, vfs.Default, b.TempDir(), wal.Options{ClusterID: cluster, Shards: shards, Registerer: reg})
 	payload := waltest.Pattern(1, size)
 	ctx := context.Background()
 	run = func(n int) {

@@ -76,7 +76,7 @@ func (f *Files) commit(group []*request) {
 	if err == nil {
 		f.account(group, size)
 	}
-	clear(bufs)
+	clear(bufs) // they may be large
 	f.bufs = bufs
 	for _, r := range group {
 		r.done <- err

@@ -29,9 +29,10 @@ import (
 //	+80  body: per entry
 //	     +0 kind 1 · +1 flags 1 (1 first, 2 last, 4 ignorable) · +2 reserved 2 · +4 length 4 · +8 data
 //
-// The chain hash is XXH64 (seed 0) of the whole record. Magic, header checksum
-// and what it covers stay in place in every version, so that the checksum is
-// checked before the version is believed.
+// The chain hash of a record is XXH64 (seed 0) of its header, which has the body's
+// checksum and the hash before it: hashing bodies as well would double what a record
+// costs the CPU. Magic, header checksum and what it covers stay in place in every
+// version, so that the checksum is checked before the version is believed.
 const (
 	recordMagic      = 0x5257524d // "MRWR"
 	recordHeaderSize = 80
@@ -57,7 +58,8 @@ func checksum(b []byte) uint32 { return crc32.Checksum(b, castagnoli) }
 
 func checksumUpdate(sum uint32, b []byte) uint32 { return crc32.Update(sum, castagnoli, b) }
 
-func chainHash(record []byte) uint64 { return xxhash.Sum64(record) }
+// chainHash is the chain hash of a record, or of its header alone.
+func chainHash(record []byte) uint64 { return xxhash.Sum64(record[:recordHeaderSize]) }
 
 type recordHeader struct {
 	version  uint16
@@ -72,6 +74,8 @@ type recordHeader struct {
 	bodySize uint32
 	entries  uint32
 	shard    millrace.ShardID
+
+	hash uint64 // of the record; of a parsed header only
 }
 
 // put writes the header and its checksum to b[:recordHeaderSize].
@@ -105,7 +109,7 @@ func parseRecordHeader(b []byte) (h recordHeader, ok bool) {
 		cluster: ClusterID(b[16:32]), logID: le.Uint64(b[32:]), epoch: millrace.Epoch(le.Uint64(b[40:])),
 		lsn: millrace.LSN(le.Uint64(b[48:])), prev: le.Uint64(b[56:]),
 		bodyCRC: le.Uint32(b[64:]), bodySize: le.Uint32(b[68:]), entries: le.Uint32(b[72:]),
-		shard: millrace.ShardID(le.Uint16(b[76:])),
+		shard: millrace.ShardID(le.Uint16(b[76:])), hash: chainHash(b),
 	}
 	return h, h.bodySize <= maxBodyBytes
 }

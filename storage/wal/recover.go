@@ -73,12 +73,12 @@ func (t *tailScan) take(sc *scanner, it item) error {
 		if it.rec.newer() {
 			return errNewer("a record in " + sc.name)
 		}
-		rec, ok, err := sc.record(it)
+		_, ok, err := sc.record(it)
 		if err != nil {
 			return err
 		}
 		if ok {
-			t.accept(it, chainHash(rec))
+			t.accept(it)
 			return nil
 		}
 	}
@@ -87,7 +87,7 @@ func (t *tailScan) take(sc *scanner, it item) error {
 	return nil
 }
 
-func (t *tailScan) accept(it item, hash uint64) {
+func (t *tailScan) accept(it item) {
 	s, r := it.shard, &it.rec
 	h := &t.heads[s]
 	if _, broken := t.broken[s]; broken || h.damage.file != 0 || r.epoch < h.Epoch {
@@ -97,7 +97,7 @@ func (t *tailScan) accept(it item, hash uint64) {
 		t.breakAt(it)
 		return
 	}
-	h.LSN, h.Hash, h.Epoch = r.lsn, hash, r.epoch
+	h.LSN, h.Hash, h.Epoch = r.lsn, r.hash, r.epoch
 	t.lastAt[s] = it.off
 	if it.off >= t.proven {
 		t.carry = append(t.carry, it)

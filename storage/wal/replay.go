@@ -18,11 +18,10 @@ type replay struct {
 	after millrace.LSN
 	fn    func(millrace.LSN, millrace.Epoch, Entry) error
 
-	at     Tail // after the last record passed
-	hashed bool // at.Hash is known
-	asm    assembler
-	buf    []byte // the scanner's window, from file to file
-	bad    int64  // of the current file: a bad stretch behind the last good record; -1 for none
+	at  Tail // after the last record passed
+	asm assembler
+	buf []byte // the scanner's window, from file to file
+	bad int64  // of the current file: a bad stretch behind the last good record; -1 for none
 }
 
 // Replay reads the files one after the other. Files without records after the given
@@ -62,7 +61,7 @@ func (r *replay) run(ctx context.Context, spans []span, end head, skip bool) err
 		}
 		if !started {
 			started = true
-			r.at, r.hashed = sp.head(r.l.shard).Tail, true
+			r.at = sp.head(r.l.shard).Tail
 			if r.at.LSN > r.after {
 				return errs.New(errs.CorruptData, "shard %d: records %d to %d were purged; the log begins after them", r.l.shard, r.after+1, r.at.LSN)
 			}
@@ -126,7 +125,7 @@ func (r *replay) pass(sc *scanner, it item) error {
 	if h.lsn != r.at.LSN+1 || h.logID != r.at.LogID {
 		return r.gap(sc.name, it.off, fmt.Sprintf("record %d of log %x comes after record %d of log %x", h.lsn, h.logID, r.at.LSN, r.at.LogID))
 	}
-	if r.hashed && h.prev != r.at.Hash {
+	if h.prev != r.at.Hash {
 		return r.gap(sc.name, it.off, fmt.Sprintf("record %d does not continue the chain", h.lsn))
 	}
 	rec, ok, err := sc.record(it)
@@ -136,7 +135,7 @@ func (r *replay) pass(sc *scanner, it item) error {
 	if !ok {
 		return r.corrupt(sc.name, it.off, fmt.Sprintf("the checksum of record %d does not match", h.lsn))
 	}
-	r.at, r.hashed, r.bad = Tail{h.logID, h.lsn, chainHash(rec), h.epoch}, true, -1
+	r.at, r.bad = Tail{h.logID, h.lsn, h.hash, h.epoch}, -1
 	err = r.asm.feed(h, rec[recordHeaderSize:], r.fn)
 	if errors.Is(err, errNoBeginning) && h.lsn != r.after+1 {
 		return r.corrupt(sc.name, it.off, fmt.Sprintf("record %d goes on with an entry that never began", h.lsn))
@@ -147,12 +146,12 @@ func (r *replay) pass(sc *scanner, it item) error {
 	return err
 }
 
-// passBelow takes a record that the caller has: it need not be whole, but entries
-// may go on behind it, and the chain begins with the last.
+// passBelow takes a record that the caller has: it need not be whole, but an entry
+// may go on behind it.
 func (r *replay) passBelow(sc *scanner, it item) error {
 	h := &it.rec
-	r.at, r.hashed, r.bad = Tail{LogID: h.logID, LSN: h.lsn, Epoch: h.epoch}, false, -1
-	if h.lsn != r.after && h.flags&recordContinues == 0 {
+	r.at, r.bad = Tail{h.logID, h.lsn, h.hash, h.epoch}, -1
+	if h.flags&recordContinues == 0 {
 		r.asm.open = false
 		return nil
 	}
@@ -161,7 +160,6 @@ func (r *replay) passBelow(sc *scanner, it item) error {
 		r.asm.open = false
 		return err
 	}
-	r.at.Hash, r.hashed = chainHash(rec), true
 	if err := r.asm.feed(h, rec[recordHeaderSize:], nil); err != nil {
 		r.asm.open = false // its beginning is further back, where nobody asked
 	}
@@ -175,7 +173,7 @@ func (r *replay) cross(sp *span, stop head) error {
 	case stop.damage.file != 0:
 		return r.l.damaged(stop)
 	case r.at.LSN == stop.LSN:
-		if r.hashed && r.at.Hash != stop.Hash {
+		if r.at.Hash != stop.Hash {
 			return r.gap(name, sp.end, fmt.Sprintf("record %d is not the one that was written", stop.LSN))
 		}
 	case stop.LSN > r.after:
@@ -183,7 +181,7 @@ func (r *replay) cross(sp *span, stop head) error {
 	default: // purged in between
 		r.asm.open = false
 	}
-	r.at, r.hashed = stop.Tail, true
+	r.at = stop.Tail
 	return nil
 }
 
