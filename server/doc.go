@@ -1,0 +1,31 @@
+// Package server builds a Millrace server from settings, and starts and stops it.
+//
+// [Load] puts the settings together: flags over environment over file over
+// defaults. [Run] starts the server, serves until its context ends, and drains.
+//
+// Start: data directory and its lock → listeners (from here /healthz answers, and
+// everything else says that the server is starting) → catalog, and whether the
+// directory's data is that cluster's → worker, which recovers → router → doors →
+// addresses.json → ready.
+//
+// Stop, when the context ends: readiness off and new work refused with `draining`
+// → requests and streams under way end, at most drainTime → doors closed → worker
+// closed, with a checkpoint → catalog closed → lock released.
+//
+// It leaves to others: what any of the parts does, and the command line (cmd).
+//
+// Invariants:
+//
+//	V1  One server at a time has a data directory, and a data directory belongs to
+//	    one cluster: a catalog that is another's, or was lost and made anew, is refused.
+//	V2  Without authentication a server listens on loopback addresses only and
+//	    answers loopback Host names only, unless it is told to be insecure.
+//	V3  Every answer carries X-Request-Id, the caller's when it sent a good one.
+//	V4  A request makes progress or is ended: headers within 10 s, each piece of a
+//	    body within 30 s, idle connections for 2 min.
+//	V5  What a setting of a later release asks for is refused, never ignored.
+//
+// Files, below the data directory: LOCK (the pid of the server that holds it),
+// cluster.json (whose data this is), addresses.json (where the running server
+// listens); the folders are those of packages catalog and storage.
+package server

@@ -1,0 +1,223 @@
+package server
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"slices"
+	"time"
+
+	"github.com/cockroachdb/pebble/v2/vfs"
+	"golang.org/x/sync/errgroup"
+
+	"github.com/millrace/millrace/catalog"
+)
+
+// drainTime is how long requests and streams under way have at a stop.
+const drainTime = 10 * time.Second
+
+// catalogDir is the catalog's folder in the data directory.
+const catalogDir = "catalog"
+
+// Options run a server.
+type Options struct {
+	Settings *Settings
+	Version  string
+	Log      io.Writer
+}
+
+// Server is a server from start to stop.
+type Server struct {
+	settings *Settings
+	version  string
+	dir      string
+	log      *slog.Logger
+	clock    wallClock
+
+	health  *health
+	metrics *metrics
+	front   *front
+	catalog *catalog.Catalog
+
+	httpAddr, flightAddr, metricsAddr net.Addr
+	// draining is closed when streams have to end.
+	draining chan struct{}
+	// serving holds the listeners' goroutines; the first error ends the server.
+	serving *errgroup.Group
+	failed  context.Context
+
+	stops []stop // in order of start
+}
+
+// stop undoes one step of the start.
+type stop struct {
+	what string
+	do   func(ctx context.Context) error
+}
+
+func (s *Server) onStop(what string, do func(ctx context.Context) error) {
+	s.stops = append(s.stops, stop{what, do})
+}
+
+// Run starts a server and serves until ctx ends; then it drains and returns nil.
+// It returns an error when the server cannot start, when a part of it fails, or
+// when it cannot be stopped cleanly.
+func Run(ctx context.Context, o Options) error {
+	s := &Server{settings: o.Settings, version: o.Version, log: newLogger(o.Log, o.Settings), draining: make(chan struct{})}
+	s.serving, s.failed = errgroup.WithContext(context.WithoutCancel(ctx))
+	err := s.start(ctx)
+	if err == nil {
+		select {
+		case <-ctx.Done():
+			s.log.InfoContext(ctx, "stopping", slog.Duration("at_most", drainTime))
+		case <-s.failed.Done():
+			err = context.Cause(s.failed)
+		}
+	}
+	// What ends the server does not end its stopping.
+	return errors.Join(err, s.stop(context.WithoutCancel(ctx)))
+}
+
+// start runs the steps of the package comment, each with its undoing.
+func (s *Server) start(ctx context.Context) error {
+	for _, step := range []struct {
+		what string
+		do   func(context.Context) error
+	}{
+		{"data directory", s.openDataDir},
+		{"listener", s.listen},
+		{"catalog", s.openCatalog},
+	} {
+		if err := step.do(ctx); err != nil {
+			return err
+		}
+	}
+	for _, name := range s.settings.unsafe() {
+		s.log.WarnContext(ctx, "unsafe setting", slog.String("setting", name))
+	}
+	return s.becomeReady(ctx)
+}
+
+func (s *Server) openDataDir(context.Context) error {
+	dir, err := filepath.Abs(s.settings.DataDir)
+	if err != nil {
+		return fmt.Errorf("data directory: %w", err)
+	}
+	s.dir = dir
+	if err := makeDataDir(dir); err != nil {
+		return err
+	}
+	lock, err := lockDir(dir)
+	if err != nil {
+		return err
+	}
+	s.onStop("data directory", func(context.Context) error { return lock.release() })
+	return nil
+}
+
+// listen opens the ports and answers on them; until the server is ready that it is
+// starting.
+func (s *Server) listen(ctx context.Context) error {
+	s.health = newHealth(s.clock.Now)
+	s.metrics = newMetrics(s.version, s.settings.unsafe(), s.health)
+	s.front = newFront(s.health, s.metrics, s.log, s.clock.Now, s.settings.Insecure)
+	var err error
+	if s.httpAddr, err = s.serveHTTP(ctx, "http-addr", s.settings.HTTPAddr, s.front.handler()); err != nil {
+		return err
+	}
+	if s.settings.MetricsAddr != "" {
+		s.metricsAddr, err = s.serveHTTP(ctx, "metrics-addr", s.settings.MetricsAddr, s.front.observing())
+	}
+	return err
+}
+
+func (s *Server) serveHTTP(ctx context.Context, setting, addr string, h http.Handler) (net.Addr, error) {
+	var lc net.ListenConfig
+	l, err := lc.Listen(ctx, "tcp", addr)
+	if err != nil {
+		return nil, fmt.Errorf("setting %s: %w", setting, err)
+	}
+	srv := newHTTPServer(h, s.log)
+	s.serving.Go(func() error {
+		if err := srv.Serve(l); !errors.Is(err, http.ErrServerClosed) {
+			return fmt.Errorf("serving %s: %w", setting, err)
+		}
+		return nil
+	})
+	s.onStop(setting, func(context.Context) error {
+		// Whatever could be finished has been; what is left is idle or stuck.
+		return srv.Close()
+	})
+	return l.Addr(), nil
+}
+
+func (s *Server) openCatalog(ctx context.Context) error {
+	c, err := catalog.Open(ctx, catalog.Options{
+		Dir: filepath.Join(s.dir, catalogDir), FS: vfs.Default, Clock: s.clock.Now, Logger: s.log,
+	})
+	if err != nil {
+		return err
+	}
+	s.catalog = c
+	s.onStop("catalog", func(context.Context) error { return c.Close() })
+	s.health.watch("catalog", c.Err)
+	return guardCluster(s.dir, c.ClusterID())
+}
+
+// becomeReady tells where the server is, and takes work.
+func (s *Server) becomeReady(ctx context.Context) error {
+	r := addressesRecord{HTTP: s.httpAddr.String(), PID: os.Getpid()}
+	attrs := []slog.Attr{slog.String("http", "http://"+r.HTTP)}
+	if s.flightAddr != nil {
+		r.Flight = s.flightAddr.String()
+		attrs = append(attrs, slog.String("flight", "grpc://"+r.Flight))
+	}
+	if s.metricsAddr != nil {
+		r.Metrics = s.metricsAddr.String()
+	}
+	if err := publishAddresses(s.dir, r); err != nil {
+		return err
+	}
+	s.onStop("addresses", func(context.Context) error { return withdrawAddresses(s.dir) })
+	s.health.enter(serving)
+	s.log.LogAttrs(ctx, slog.LevelInfo, "ready", append(attrs, slog.String("data_dir", s.dir), slog.String("version", s.version))...)
+	return nil
+}
+
+// stop drains and undoes the start, last step first; each step is tried whatever
+// became of the others.
+func (s *Server) stop(ctx context.Context) error {
+	if s.health != nil && s.health.now() == serving {
+		s.drain(ctx)
+	}
+	var errs []error
+	for _, st := range slices.Backward(s.stops) {
+		if err := st.do(ctx); err != nil {
+			errs = append(errs, fmt.Errorf("closing %s: %w", st.what, err))
+		}
+	}
+	if err := s.serving.Wait(); len(errs) == 0 && err != nil && context.Cause(s.failed) != err { //nolint:errorlint // the same error again
+		errs = append(errs, err)
+	}
+	if len(errs) == 0 {
+		s.log.InfoContext(ctx, "stopped")
+	}
+	return errors.Join(errs...)
+}
+
+// drain refuses new work and gives what is under way drainTime to end.
+func (s *Server) drain(ctx context.Context) {
+	s.health.enter(draining)
+	close(s.draining)
+	ctx, cancel := context.WithTimeout(ctx, drainTime)
+	defer cancel()
+	if err := s.front.drained(ctx); err != nil {
+		s.log.WarnContext(ctx, "requests broken off", slog.Int64("requests", s.front.working.Load()))
+	}
+}

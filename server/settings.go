@@ -1,0 +1,138 @@
+package server
+
+import (
+	"fmt"
+	"net"
+	"net/netip"
+	"slices"
+	"strings"
+
+	"github.com/millrace/millrace/errs"
+)
+
+// Settings are what a server can be told. Field tags name each setting, give its
+// default and its help; `later` names the feature of a setting that this release
+// takes at its default only.
+type Settings struct {
+	HTTPAddr   string `name:"http-addr" default:"127.0.0.1:8080" help:"Address of the HTTP API, and of /healthz, /readyz, /metrics."`
+	FlightAddr string `name:"flight-addr" default:"127.0.0.1:8815" help:"Address of Arrow Flight."`
+	DataDir    string `name:"data-dir" default:"./millrace-data" help:"Folder of everything the server keeps."`
+
+	LakeURI   string `name:"lake-uri" default:"file://<data-dir>/lake" help:"Where lake tables are, a file or s3 address." later:"the lake"`
+	RemoteURI string `name:"remote-uri" default:"file://<data-dir>/remote" help:"Where remote segments and snapshots are, a file or s3 address." later:"remote segments"`
+
+	NATSURL         string   `name:"nats-url" default:"" help:"Addresses of NATS, comma-separated; empty: a single node." later:"the cluster"`
+	Roles           []string `name:"roles" default:"front,worker,tier" help:"Which parts of the service run in this process." later:"running the roles apart"`
+	AdvertiseHTTP   string   `name:"advertise-http" default:"" help:"Address at which other processes reach --http-addr." later:"the cluster"`
+	AdvertiseFlight string   `name:"advertise-flight" default:"" help:"Address of Flight that endpoints tell clients; empty: they use the one they have."`
+
+	CORSOrigins []string `name:"cors-origins" default:"" help:"Origins whose pages may call the API." later:"calls from pages of other origins"`
+	MetricsAddr string   `name:"metrics-addr" default:"" help:"A second address for /healthz, /readyz, /metrics alone."`
+
+	AuthJWKS        string `name:"auth-jwks" default:"" help:"File or https address of the keys of tokens; turns authentication on." later:"authentication"`
+	AuthIssuer      string `name:"auth-issuer" default:"" help:"Issuer that tokens must name." later:"authentication"`
+	AuthAudience    string `name:"auth-audience" default:"" help:"Audience that tokens must name." later:"authentication"`
+	AuthGroupsClaim string `name:"auth-groups-claim" default:"groups" help:"Claim that lists a principal's groups." later:"authentication"`
+	AdminPrincipal  string `name:"admin-principal" default:"" help:"The first administrator, as user:<sub>." later:"authentication"`
+	TLSCert         string `name:"tls-cert" default:"" help:"File of the certificate for both ports." later:"TLS"`
+	TLSKey          string `name:"tls-key" default:"" help:"File of the certificate's key." later:"TLS"`
+	TLSClientCA     string `name:"tls-client-ca" default:"" help:"File of the authorities that sign client certificates." later:"TLS"`
+	Insecure        bool   `name:"insecure" default:"false" help:"Serve other machines without authentication."`
+
+	LogLevel  string `name:"log-level" default:"info" help:"What is logged at least: debug, info, warn, error."`
+	LogFormat string `name:"log-format" default:"text" help:"text for people, json for machines."`
+}
+
+// Validate says what is wrong with the settings, if anything is: a value that
+// cannot be, one that a later release brings, or an unsafe one that was not asked for.
+func (s *Settings) Validate() error {
+	if err := s.refuseLater(); err != nil {
+		return err
+	}
+	if s.DataDir == "" {
+		return wrong("data-dir", "is empty")
+	}
+	for _, a := range s.addresses() {
+		loopback, err := isLoopback(a.value)
+		switch {
+		case a.value == "" && a.optional:
+		case err != nil:
+			return wrong(a.name, "%v", err)
+		case !loopback && !s.Insecure:
+			return wrong(a.name, "%s can be reached from other machines, and there is no authentication: anyone there could read and change everything; use a loopback address, or --insecure to serve them all the same", a.value)
+		}
+	}
+	if s.AdvertiseFlight != "" {
+		if _, _, err := net.SplitHostPort(s.AdvertiseFlight); err != nil {
+			return wrong("advertise-flight", "%q is not of the form host:port", s.AdvertiseFlight)
+		}
+	}
+	if _, err := logLevel(s.LogLevel); err != nil {
+		return err
+	}
+	if s.LogFormat != formatText && s.LogFormat != formatJSON {
+		return wrong("log-format", "%q is neither %s nor %s", s.LogFormat, formatText, formatJSON)
+	}
+	return nil
+}
+
+type address struct {
+	name, value string
+	optional    bool
+}
+
+func (s *Settings) addresses() []address {
+	return []address{
+		{name: "http-addr", value: s.HTTPAddr},
+		{name: "flight-addr", value: s.FlightAddr},
+		{name: "metrics-addr", value: s.MetricsAddr, optional: true},
+	}
+}
+
+// unsafe lists the settings that make the server less safe than a default start.
+func (s *Settings) unsafe() []string {
+	var out []string
+	if s.Insecure {
+		out = append(out, "insecure")
+	}
+	return out
+}
+
+// knownRoles are the parts of the service.
+var knownRoles = []string{"front", "worker", "tier"}
+
+func (s *Settings) refuseLater() error {
+	for _, r := range s.Roles {
+		if !slices.Contains(knownRoles, r) {
+			return wrong("roles", "%q is not one of %s", r, strings.Join(knownRoles, ", "))
+		}
+	}
+	asked := map[string]bool{}
+	for _, r := range s.Roles {
+		asked[r] = true
+	}
+	for _, f := range fields(s) {
+		if f.later == "" || f.text() == f.dflt || f.name == "roles" && len(asked) == len(knownRoles) {
+			continue
+		}
+		return errs.New(errs.NotImplemented, "setting %s is %q: not yet; %s comes with a later release", f.name, f.text(), f.later)
+	}
+	return nil
+}
+
+// isLoopback says whether a listening address can be reached from this machine only.
+func isLoopback(addr string) (bool, error) {
+	host, _, err := net.SplitHostPort(addr)
+	if err != nil {
+		return false, fmt.Errorf("%q is not of the form host:port", addr)
+	}
+	if host == "localhost" {
+		return true, nil
+	}
+	ip, err := netip.ParseAddr(host)
+	return err == nil && ip.IsLoopback(), nil
+}
+
+func wrong(name, format string, args ...any) error {
+	return errs.New(errs.InvalidRequest, "setting %s: %s", name, fmt.Sprintf(format, args...))
+}
