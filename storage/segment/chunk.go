@@ -109,11 +109,12 @@ func (w *chunkWriter) bits(b []byte, start, n int) []byte {
 	return w.scratch
 }
 
-// offsets returns the offsets of n lists or strings from the position start,
-// moved so that the first is zero, and the range of child values or bytes.
+// offsets returns the n+1 offsets of n lists or strings from the position start,
+// moved so that the first is zero, and the range of child values or bytes. Arrow
+// lets an array without values go without its one offset; polars stumbles then.
 func (w *chunkWriter) offsets(b interface{ Bytes() []byte }, start, n int) (out []byte, first, last int) {
 	if n == 0 {
-		return nil, 0, 0
+		return zeros[:4], 0, 0
 	}
 	window := b.Bytes()[4*start : 4*(start+n+1)]
 	first, last = int(le.Uint32(window)), int(le.Uint32(window[4*n:]))
@@ -149,10 +150,10 @@ func windowBytes(data arrow.ArrayData, start, n int) int {
 	case *arrow.ListType, *arrow.MapType:
 		child := data.Children()[0]
 		first, last := span()
-		size += 4*n + windowBytes(child, child.Offset()+first, last-first)
+		size += 4*(n+1) + windowBytes(child, child.Offset()+first, last-first)
 	case *arrow.StringType, *arrow.BinaryType:
 		first, last := span()
-		size += 4*n + last - first
+		size += 4*(n+1) + last - first
 	case *arrow.BooleanType:
 		size += int(bitutil.BytesForBits(int64(n)))
 	case arrow.FixedWidthDataType:

@@ -256,12 +256,8 @@ func (r *chunkReader) array(dt arrow.DataType, n int) (arrow.ArrayData, error) {
 	return array.NewData(dt, n, bufs, children, nulls, 0), nil
 }
 
-// offsets loads n+1 offsets (none when n is 0) and returns the last.
+// offsets loads n+1 offsets and returns the last.
 func (r *chunkReader) offsets(next func(int) (*memory.Buffer, error), n int) (int, error) {
-	if n == 0 {
-		_, err := next(0)
-		return 0, err
-	}
 	b, err := next(4 * (n + 1))
 	if err != nil {
 		return 0, err

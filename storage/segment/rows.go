@@ -30,45 +30,49 @@ func (p *Payload) rowData() ([]byte, error) {
 	return data, nil
 }
 
-// EachRow calls fn with the bytes of each compact row, in order, until fn returns
-// an error. The bytes belong to the payload and may be kept.
-// REQUIRES: Encoding is Rows.
-func (p *Payload) EachRow(fn func(row []byte) error) error {
+// CompactRows returns the rows of a row payload as they are held, in order. They
+// point into the payload and must not be changed.
+func (p *Payload) CompactRows() ([][]byte, error) {
 	if p.head.encoding != Rows {
-		panic("segment: EachRow of columns")
+		return nil, p.corrupt(0, "a payload of %s where rows belong", p.head.encoding)
 	}
 	data, err := p.rowData()
 	if err != nil {
-		return err
+		return nil, err
 	}
 	ends := data[p.head.changesLen():]
 	rows := ends[4*p.head.rows:]
+	out := make([][]byte, p.head.rows)
 	from := 0
-	for i := range p.head.rows {
+	for i := range out {
 		to := int(le.Uint32(ends[4*i:]))
 		if to < from || to > len(rows) {
-			return p.corrupt(payloadHeader, "row %d ends at byte %d of %d", i, to, len(rows))
+			return nil, p.corrupt(payloadHeader, "row %d ends at byte %d of %d", i, to, len(rows))
 		}
-		if err := fn(rows[from:to:to]); err != nil {
-			return err
-		}
+		out[i] = rows[from:to:to]
 		from = to
 	}
 	if from != len(rows) {
-		return p.corrupt(payloadHeader, "%d bytes behind the last row", len(rows)-from)
+		return nil, p.corrupt(payloadHeader, "%d bytes behind the last row", len(rows)-from)
 	}
-	return nil
+	return out, nil
 }
 
 // appendTo appends the payload's rows to a row reader.
 func (p *Payload) appendTo(r *row.Reader) error {
-	return p.EachRow(func(b []byte) error {
-		err := r.Append(b)
-		if errs.Is(err, errs.CorruptData) {
-			return p.locate(err, payloadHeader)
-		}
+	rows, err := p.CompactRows()
+	if err != nil {
 		return err
-	})
+	}
+	for _, b := range rows {
+		if err := r.Append(b); err != nil {
+			if errs.Is(err, errs.CorruptData) {
+				return p.locate(err, payloadHeader)
+			}
+			return err
+		}
+	}
+	return nil
 }
 
 func (p *Payload) recordOfRows(mem memory.Allocator, schemas Schemas, want []millrace.Column) (arrow.RecordBatch, error) {

@@ -1,8 +1,6 @@
 package segment
 
 import (
-	"errors"
-	"fmt"
 	"testing"
 
 	"github.com/apache/arrow-go/v18/arrow"
@@ -79,16 +77,19 @@ func TestOneRowIsSmall(t *testing.T) {
 	require.LessOrEqual(t, len(b), len(rows[0])+45)
 }
 
-// Shows that EachRow gives the rows as they were and stops at an error.
-func TestEachRow(t *testing.T) {
+// Shows that CompactRows gives the rows as they were, and that columns have none.
+func TestCompactRows(t *testing.T) {
 	rows := [][]byte{[]byte("one"), {}, []byte("three")}
 	p, err := OpenBytes(AppendRows(nil, 1, nil, rows))
 	require.NoError(t, err)
-	var got [][]byte
-	require.NoError(t, p.EachRow(func(b []byte) error { got = append(got, b); return nil }))
-	require.Equal(t, fmt.Sprint(rows), fmt.Sprint(got))
-	stop := errors.New("stop")
-	require.ErrorIs(t, p.EachRow(func([]byte) error { return stop }), stop)
+	got, err := p.CompactRows()
+	require.NoError(t, err)
+	require.Equal(t, rows, got)
+	s := makeSchema(1, "INT")
+	p, err = OpenBytes(encoded(t, s, randomRecord(newRand(1), s, 1, 0), nil, None))
+	require.NoError(t, err)
+	_, err = p.CompactRows()
+	require.True(t, errs.Is(err, errs.CorruptData), "%v", err)
 }
 
 // Shows that merging parts of both encodings, of two schema versions, with and
