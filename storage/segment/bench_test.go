@@ -155,3 +155,34 @@ func BenchmarkMerge(b *testing.B) {
 		}
 	}
 }
+
+// BenchmarkSmall reads one row of 40 columns, as a tail does when little is written.
+func BenchmarkSmall(b *testing.B) {
+	s, rec := benchRecord(1)
+	defer rec.Release()
+	payloads := map[Encoding][]byte{Rows: rowPayload(s, rec, nil), Columns: must(AppendColumns(nil, s, rec, nil, EncodeOptions{}))}
+	for _, encoding := range []Encoding{Rows, Columns} {
+		b.Run(encoding.String()+"/record", func(b *testing.B) {
+			b.ReportAllocs()
+			for b.Loop() {
+				must(must(OpenBytes(payloads[encoding])).Record(memory.DefaultAllocator, only(s), s.Columns)).Release()
+			}
+		})
+		b.Run(encoding.String()+"/message", func(b *testing.B) {
+			b.ReportAllocs()
+			for b.Loop() {
+				must(must(OpenBytes(payloads[encoding])).Message(only(s), s.Columns, nil, Stored)).Release()
+			}
+		})
+		b.Run(encoding.String()+"/write", func(b *testing.B) {
+			b.ReportAllocs()
+			for b.Loop() {
+				if encoding == Rows {
+					rowPayload(s, rec, nil)
+				} else {
+					must(AppendColumns(nil, s, rec, nil, EncodeOptions{}))
+				}
+			}
+		})
+	}
+}

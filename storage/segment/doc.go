@@ -16,25 +16,24 @@
 //
 // Invariants:
 //
-//	G1  Every byte of a payload, a batch header and a sealed file is covered by a
-//	    CRC32C that is checked before anything that depends on the byte is
-//	    returned. What does not check is errs.CorruptData, naming file and position.
+//	G1  Every byte of a payload, a batch header, a file header and an index is
+//	    covered by a CRC32C that is compared before anything that depends on the
+//	    byte is returned. What does not check is errs.CorruptData, and the error
+//	    names file and position. (Padding between them is zero and not read.)
 //	G2  Opening reads the meta part only; Record, Message and Changes read only the
 //	    chunks that they need.
-//	G3  Bytes of a payload are a function of the rows and options: two encoders
-//	    give the same payload.
-//	G4  A claimed length is checked against what it is taken from before anything
-//	    of that size is allocated.
-//	G5  Columns are matched by id. A column that the payload's schema did not have
+//	G3  A claimed length is compared with what it is taken from, or a limit, before
+//	    anything of that size is allocated. No bytes make a reader panic.
+//	G4  Columns are matched by id. A column that the payload's schema did not have
 //	    reads as NULL, a column that was widened since is cast.
-//	G6  A file is written from start to end by one Writer and never appended to
+//	G5  A file is written from start to end by one Writer and never appended to
 //	    after it was closed. Batches lie in offset order without holes.
-//	G7  What Sync or Seal returned for is on stable storage, the file's directory
+//	G6  What Sync or Seal returned for is on stable storage, the file's directory
 //	    entry included.
 //
 // Files owned: <20-digit base offset>.seg in the directory that the caller gives.
 //
 // Concurrency: a Payload and a File may be used by many goroutines; a Writer by
-// one, while others read through its File. Results own their memory: nothing
-// returned refers to the source it was read from.
+// one, while others read through its File. Records, messages and change types own
+// their memory; CompactRows and the bytes of Stats point into the payload.
 package segment

@@ -16,19 +16,28 @@ import (
 // order, in the schema to: sealing makes columns of many small batches. It fails
 // with errs.TooLarge when that is too much for one payload.
 func Merge(dst []byte, mem memory.Allocator, schemas Schemas, to *millrace.Schema, parts []*Payload, o EncodeOptions) ([]byte, error) {
-	m := merger{mem: mem, schemas: schemas, want: to.Columns}
-	defer m.release()
-	for _, p := range parts {
-		if err := m.add(p); err != nil {
-			return dst, err
-		}
-	}
-	rec, err := m.record()
+	rec, changes, err := Concat(mem, schemas, to.Columns, parts)
 	if err != nil {
 		return dst, err
 	}
 	defer rec.Release()
-	return AppendColumns(dst, to, rec, m.changes, o)
+	return AppendColumns(dst, to, rec, changes, o)
+}
+
+// Concat decodes the wanted columns of all parts, in order, into one record,
+// which the caller releases; with one change type a row, or nil when all are +I.
+// Neighbouring row payloads are read together, which costs much less than a
+// record of each.
+func Concat(mem memory.Allocator, schemas Schemas, want []millrace.Column, parts []*Payload) (arrow.RecordBatch, []millrace.ChangeType, error) {
+	m := merger{mem: mem, schemas: schemas, want: want}
+	defer m.release()
+	for _, p := range parts {
+		if err := m.add(p); err != nil {
+			return nil, nil, err
+		}
+	}
+	rec, err := m.record()
+	return rec, m.changes, err
 }
 
 type merger struct {
@@ -107,7 +116,7 @@ func (m *merger) record() (arrow.RecordBatch, error) {
 		}
 		var err error
 		if columns[i], err = array.Concatenate(parts, m.mem); err != nil {
-			// Same types; what is left is more than int32 offsets can reach.
+			// The types are the same; what is left is more than int32 offsets reach.
 			return nil, errs.Wrap(errs.TooLarge, "segment.Merge", err)
 		}
 	}

@@ -162,3 +162,31 @@ func TestIncompressibleBuffers(t *testing.T) {
 		requireSame(t, rec, stock(t, rec.Schema(), m)[0])
 	}
 }
+
+// Shows that offsets are written for arrays without values too: some readers take
+// a compressed buffer of no bytes for a damaged one.
+func TestOffsetsOfNothing(t *testing.T) {
+	s := makeSchema(1, "STRING", "BYTES", "ARRAY<STRING>", "MAP<STRING, ARRAY<INT>>")
+	b := array.NewRecordBuilder(memory.DefaultAllocator, row.ArrowSchema(s.Columns))
+	defer b.Release()
+	for _, rows := range []int{0, 1} {
+		for i := range rows * len(s.Columns) {
+			b.Field(i).AppendEmptyValue()
+		}
+		rec := b.NewRecordBatch()
+		for _, codec := range codecs {
+			p, err := OpenBytes(encoded(t, s, rec, nil, codec))
+			require.NoError(t, err)
+			for i, offsets := range [][]int{{1}, {1}, {1, 3}, {1, 4, 7}} {
+				e := entryAt(p.meta, i)
+				for _, n := range offsets {
+					require.NotZero(t, e.buffer(p.meta, n), "column %d, buffer %d", i, n)
+				}
+			}
+			m, err := p.Message(only(s), s.Columns, nil, Stored)
+			require.NoError(t, err)
+			requireSame(t, rec, stock(t, rec.Schema(), m)[0])
+		}
+		rec.Release()
+	}
+}
