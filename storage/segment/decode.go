@@ -83,6 +83,9 @@ func (p *Payload) adjacent(first int, want []millrace.Column) int {
 func (p *Payload) column(schema *millrace.Schema, i int) (*millrace.Column, error) {
 	e, c := entryAt(p.meta, i), &schema.Columns[i]
 	nodes, buffers := shape(&c.Type)
+	if n, nulls := e.node(p.meta, 0); n != p.head.rows || nulls > n {
+		return nil, p.corrupt(e.detail, "column %d has %d values and %d nulls in a payload of %d rows", e.id, n, nulls, p.head.rows)
+	}
 	if e.id != c.ID || e.kind != c.Type.Kind || e.nodes != nodes || e.buffers != buffers {
 		return nil, p.corrupt(payloadHeader+i*entryBytes, "column %d of kind %v is not column %d %s of schema %d", e.id, e.kind, c.ID, c.Type, schema.ID)
 	}

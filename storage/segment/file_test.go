@@ -7,11 +7,10 @@ import (
 	"syscall"
 	"testing"
 
+	"github.com/apache/arrow-go/v18/arrow/memory"
 	"github.com/cockroachdb/pebble/v2/vfs"
 	"github.com/cockroachdb/pebble/v2/vfs/errorfs"
 	"github.com/stretchr/testify/require"
-
-	"github.com/apache/arrow-go/v18/arrow/memory"
 
 	millrace "github.com/millrace/millrace"
 	"github.com/millrace/millrace/errs"

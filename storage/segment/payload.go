@@ -77,7 +77,10 @@ func Open(src ReaderAt, off, size int64) (*Payload, error) {
 	if err := p.readAt(b, 0); err != nil {
 		return nil, err
 	}
-	return p, p.init(b, size)
+	if err := p.init(b, size); err != nil {
+		return nil, err
+	}
+	return p, nil
 }
 
 // OpenBytes opens a payload that lies in memory. b must not change as long as
@@ -105,8 +108,9 @@ func (p *Payload) init(b []byte, size int64) error {
 	}
 	if n > len(b) {
 		// Longer than the guess: read the rest, which stays bounded by size.
+		have := len(b)
 		b = append(make([]byte, 0, n), b...)[:n]
-		if err := p.readAt(b[metaGuess:], metaGuess); err != nil {
+		if err := p.readAt(b[have:], have); err != nil {
 			return err
 		}
 	}
