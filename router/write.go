@@ -130,13 +130,15 @@ func (r *Router) StartWrite(ctx context.Context, req *WriteRequest) (*PendingWri
 	if err != nil {
 		return nil, err
 	}
-	for _, s := range split {
-		part := pendingPart{key: millrace.BucketKey("", s.bucket), rows: int64(len(s.rows))}
-		op, err := encodeOp(req, s)
-		if err != nil {
+	ops := make([]*shard.Op, len(split)) // encoding may refuse a row: nothing is started before
+	for i, s := range split {
+		if ops[i], err = encodeOp(req, s); err != nil {
 			return nil, err
 		}
-		part.p, part.err = r.shard(req.Table.Shards[s.bucket]).Start(ctx, op)
+	}
+	for i, s := range split {
+		part := pendingPart{key: millrace.BucketKey("", s.bucket), rows: int64(len(s.rows))}
+		part.p, part.err = r.shard(req.Table.Shards[s.bucket]).Start(ctx, ops[i])
 		w.parts = append(w.parts, part)
 	}
 	return w, nil
