@@ -1,6 +1,7 @@
 package client
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"iter"
@@ -66,7 +67,11 @@ func (t *Table) ScanRows(ctx context.Context, r ReadRequest) iter.Seq2[json.RawM
 			return
 		}
 		defer s.Close()
-		s.lines(yield)
+		for line, err := range s.Lines() {
+			if !yield(bytes.Clone(line), err) {
+				return
+			}
+		}
 	}
 }
 

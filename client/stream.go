@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"io"
+	"iter"
 	"net/http"
 
 	"github.com/millrace/millrace/errs"
@@ -97,7 +98,10 @@ func (s *Stream) Close() error {
 	return s.resp.Body.Close()
 }
 
-// lines ranges over the lines of NDJSON; the error line becomes an error.
+// Lines ranges over the lines of NDJSON, each a JSON object that is good until the
+// next; the line that tells of a failure becomes an error.
+func (s *Stream) Lines() iter.Seq2[json.RawMessage, error] { return s.lines }
+
 func (s *Stream) lines(yield func(json.RawMessage, error) bool) {
 	in := bufio.NewScanner(s)
 	in.Buffer(make([]byte, 0, 64<<10), maxLineBytes)
@@ -110,7 +114,7 @@ func (s *Stream) lines(yield func(json.RawMessage, error) bool) {
 			yield(nil, err)
 			return
 		}
-		if !yield(bytes.Clone(line), nil) {
+		if !yield(line, nil) {
 			return
 		}
 	}

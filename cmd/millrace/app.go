@@ -1,0 +1,67 @@
+package main
+
+import (
+	"context"
+	"io"
+	"os"
+	"strings"
+
+	"golang.org/x/term"
+
+	"github.com/millrace/millrace/client"
+)
+
+// app is what surrounds a command.
+type app struct {
+	stdin          io.Reader
+	stdout, stderr io.Writer
+	env            []string
+}
+
+// getenv is the value of an environment variable, empty when it is not set.
+func (a *app) getenv(name string) string {
+	for i := len(a.env) - 1; i >= 0; i-- {
+		if k, v, ok := strings.Cut(a.env[i], "="); ok && k == name {
+			return v
+		}
+	}
+	return ""
+}
+
+// isTerminal says whether someone looks at w.
+func isTerminal(w io.Writer) bool {
+	f, ok := w.(*os.File)
+	return ok && term.IsTerminal(int(f.Fd()))
+}
+
+// connection is embedded in every client command.
+type connection struct {
+	Server string `help:"Address of the server (MILLRACE_SERVER; http://127.0.0.1:8080)." placeholder:"URL"`
+}
+
+func (c connection) client(a *app) (*client.Client, error) {
+	if c.Server == "" {
+		c.Server = a.getenv("MILLRACE_SERVER")
+	}
+	cl, err := client.New(client.Options{Server: c.Server, Token: a.getenv("MILLRACE_TOKEN"), UserAgent: "millrace"})
+	if err != nil {
+		return nil, usageError{err}
+	}
+	return cl, nil
+}
+
+// table opens the table of a command.
+func (c connection) table(a *app, name string) (*client.Table, error) {
+	cl, err := c.client(a)
+	if err != nil {
+		return nil, err
+	}
+	t, err := cl.Table(name)
+	if err != nil {
+		return nil, usageError{err}
+	}
+	return t, nil
+}
+
+// interrupted says that a person ended the command.
+func interrupted(ctx context.Context) bool { return ctx.Err() != nil }

@@ -1,0 +1,109 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"strings"
+	"syscall"
+
+	"github.com/alecthomas/kong"
+)
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	os.Exit(run(ctx, os.Args[1:], os.Stdin, os.Stdout, os.Stderr, os.Environ()))
+}
+
+// commands is the whole command line. A command's Run takes the context, which
+// ends with SIGINT or SIGTERM, and the *app.
+type commands struct {
+	Serve  ServeCmd  `cmd:"" help:"Run a server."`
+	Config configCmd `cmd:"" help:"Show settings."`
+
+	DB    dbCmd    `cmd:"" name:"db" help:"Create, list, describe and drop databases."`
+	Table tableCmd `cmd:"" help:"Create, list, describe and drop tables."`
+
+	Put    putCmd    `cmd:"" help:"Load a CSV, NDJSON, JSON, Arrow or Parquet file into a table."`
+	Get    getCmd    `cmd:"" help:"Get one row by its key."`
+	Lookup lookupCmd `cmd:"" help:"Get many rows by their keys."`
+	Scan   scanCmd   `cmd:"" help:"Read a table."`
+	Tail   tailCmd   `cmd:"" help:"Follow the changes of a table."`
+
+	Offsets offsetsCmd `cmd:"" help:"Show the offsets, size and owner of each bucket of a table."`
+	Status  statusCmd  `cmd:"" help:"Show the server, its workers and shards."`
+
+	Partition laterCmd `cmd:"" help:"Partitions (not in this release)."`
+	SQL       laterCmd `cmd:"" name:"sql" help:"SQL (not in this release)."`
+	Lake      laterCmd `cmd:"" help:"The lake (not in this release)."`
+	Token     laterCmd `cmd:"" help:"Development tokens (not in this release)."`
+	Grant     laterCmd `cmd:"" help:"Grants (not in this release)."`
+	Quota     laterCmd `cmd:"" help:"Quotas (not in this release)."`
+	Bench     laterCmd `cmd:"" help:"Benchmarks against a running server (not in this release)."`
+}
+
+const description = `Millrace: streaming storage for analytics.
+
+Client commands talk to the server that --server or MILLRACE_SERVER names, with the token of MILLRACE_TOKEN.
+Exit codes: 0 done, 1 failed, 2 wrong usage, 3 not found.`
+
+// exitCode ends a parse that printed help.
+type exitCode int
+
+// run is the whole program: its arguments and surroundings in, its exit code out.
+func run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.Writer, env []string) (code int) {
+	a := &app{stdin: stdin, stdout: stdout, stderr: stderr, env: env}
+	defer func() {
+		if r := recover(); r != nil {
+			c, ok := r.(exitCode)
+			if !ok {
+				panic(r)
+			}
+			if code = int(c); len(args) == 0 {
+				code = exitUsage // help that was not asked for
+			}
+		}
+	}()
+	var c commands
+	parser, err := kong.New(&c,
+		kong.Name("millrace"), kong.Description(description),
+		kong.Writers(stdout, stderr),
+		kong.Exit(func(code int) { panic(exitCode(code)) }),
+		kong.ConfigureHelp(kong.HelpOptions{Compact: true, WrapUpperBound: 120}),
+		kong.BindTo(ctx, (*context.Context)(nil)),
+		kong.Bind(a),
+	)
+	if err != nil {
+		panic(fmt.Sprintf("millrace: %v", err)) // the structs above are wrong
+	}
+	if len(args) == 0 {
+		_, _ = parser.Parse([]string{"--help"}) // ends in exitCode
+	}
+	k, err := parser.Parse(args)
+	if err != nil {
+		fmt.Fprintf(stderr, "millrace: %v\nSee: millrace %s\n", err, strings.Join(append(commandOf(k, err), "--help"), " "))
+		return exitUsage
+	}
+	return a.finish(ctx, k.Run())
+}
+
+// commandOf is the part of the command line that was understood.
+func commandOf(k *kong.Context, err error) []string {
+	if k == nil {
+		if p, ok := err.(*kong.ParseError); ok { //nolint:errorlint // kong returns it bare
+			k = p.Context
+		}
+	}
+	var words []string
+	if k != nil {
+		for _, p := range k.Path {
+			if p.Command != nil {
+				words = append(words, p.Command.Name)
+			}
+		}
+	}
+	return words
+}

@@ -1,0 +1,112 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+	"strings"
+
+	"github.com/millrace/millrace/client"
+	"github.com/millrace/millrace/errs"
+	"github.com/millrace/millrace/openapi"
+)
+
+type offsetsCmd struct {
+	connection
+	listing
+	Table string `arg:"" help:"DATABASE.TABLE."`
+	At    string `help:"Show instead the next offset of each bucket at this position: earliest, latest, a time, or a cursor." placeholder:"POSITION"`
+}
+
+// Run implements the command.
+func (c *offsetsCmd) Run(ctx context.Context, a *app) error {
+	t, err := c.table(a, c.Table)
+	if err != nil {
+		return err
+	}
+	if c.At == "" {
+		return printList(a, c.Format, []string{"bucket", "start", "end", "rows", "size", "shard", "owner"}, t.Buckets(ctx), func(b openapi.Bucket) []string {
+			owner := b.Owner
+			if owner == "" {
+				owner = "none"
+			}
+			return []string{b.BucketKey, itoa(b.Start), itoa(b.End), itoa(b.Rows), byteSize(b.Bytes), strconv.Itoa(b.Shard), owner}
+		})
+	}
+	o, err := t.Offsets(ctx, client.ParsePosition(c.At))
+	if err != nil {
+		return err
+	}
+	if c.Format == "ndjson" {
+		return printList(a, c.Format, nil, one(o), nil)
+	}
+	return printList(a, c.Format, []string{"bucket", "offset"}, each(sortedBuckets(o.Offsets)), func(k string) []string {
+		return []string{k, itoa(o.Offsets[k])}
+	})
+}
+
+type statusCmd struct {
+	connection
+	listing
+}
+
+// Run implements the command. A shard that is damaged makes it fail, so that
+// scripts notice.
+func (c *statusCmd) Run(ctx context.Context, a *app) error {
+	cl, err := c.client(a)
+	if err != nil {
+		return err
+	}
+	info, err := cl.Info(ctx)
+	if err != nil {
+		return err
+	}
+	cluster, err := cl.Cluster(ctx)
+	if err != nil {
+		return err
+	}
+	if c.Format == "ndjson" {
+		err = printList(a, c.Format, nil, one(struct {
+			Info    openapi.Info    `json:"info"`
+			Cluster openapi.Cluster `json:"cluster"`
+		}{info, cluster}), nil)
+	} else {
+		err = printStatus(a, cl.Server(), info, cluster)
+	}
+	if err != nil {
+		return err
+	}
+	for _, s := range cluster.Shards {
+		if s.State == openapi.ShardStateDamaged {
+			return errs.New(errs.CorruptData, "shard %d is damaged: %s", s.Shard, s.Detail)
+		}
+	}
+	return nil
+}
+
+func printStatus(a *app, server string, info openapi.Info, cluster openapi.Cluster) error {
+	fmt.Fprintf(a.stdout, "server:   %s, release %s\ncluster:  %s (%s)\n", server, printable(info.Version), printable(info.ClusterID), cluster.Mode)
+	if info.FlightAddress != "" {
+		fmt.Fprintf(a.stdout, "flight:   %s\n", printable(info.FlightAddress))
+	}
+	if len(info.Features) > 0 {
+		fmt.Fprintf(a.stdout, "features: %s\n", printable(strings.Join(info.Features, ", ")))
+	}
+	fmt.Fprintln(a.stdout)
+	err := printList(a, "table", []string{"worker", "address", "state", "shards", "release"}, each(cluster.Workers), func(w openapi.Worker) []string {
+		return []string{w.ID, w.Address, string(w.State), strconv.Itoa(w.Shards), w.Version}
+	})
+	if err != nil {
+		return err
+	}
+	fmt.Fprintln(a.stdout)
+	return printList(a, "table", []string{"shard", "state", "owner", "epoch", "lsn", "checkpoint", "lag", "buckets", "detail"}, each(cluster.Shards), func(s openapi.Shard) []string {
+		owner := s.Owner
+		if owner == "" {
+			owner = "none"
+		}
+		return []string{strconv.Itoa(s.Shard), string(s.State), owner, itoa(s.Epoch), itoa(s.Lsn), itoa(s.CheckpointLsn), itoa(s.Lag), strconv.Itoa(s.Buckets), s.Detail}
+	})
+}
+
+func itoa(n int64) string { return strconv.FormatInt(n, 10) }
