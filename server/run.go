@@ -15,8 +15,11 @@ import (
 
 	"github.com/cockroachdb/pebble/v2/vfs"
 	"golang.org/x/sync/errgroup"
+	"google.golang.org/grpc"
 
 	"github.com/millrace/millrace/catalog"
+	"github.com/millrace/millrace/flightsvc"
+	"github.com/millrace/millrace/storage"
 )
 
 // drainTime is how long requests and streams under way have at a stop.
@@ -44,6 +47,9 @@ type Server struct {
 	metrics *metrics
 	front   *front
 	catalog *catalog.Catalog
+	worker  *storage.Worker
+	flight  *flightsvc.Service
+	grpc    *grpc.Server
 
 	httpAddr, flightAddr, metricsAddr net.Addr
 	// draining is closed when streams have to end.
@@ -86,15 +92,8 @@ func Run(ctx context.Context, o Options) error {
 
 // start runs the steps of the package comment, each with its undoing.
 func (s *Server) start(ctx context.Context) error {
-	for _, step := range []struct {
-		what string
-		do   func(context.Context) error
-	}{
-		{"data directory", s.openDataDir},
-		{"listener", s.listen},
-		{"catalog", s.openCatalog},
-	} {
-		if err := step.do(ctx); err != nil {
+	for _, step := range []func(context.Context) error{s.openDataDir, s.listen, s.openCatalog, s.openWorker, s.openDoors} {
+		if err := step(ctx); err != nil {
 			return err
 		}
 	}
@@ -137,11 +136,19 @@ func (s *Server) listen(ctx context.Context) error {
 	return err
 }
 
-func (s *Server) serveHTTP(ctx context.Context, setting, addr string, h http.Handler) (net.Addr, error) {
+func (s *Server) listenOn(ctx context.Context, setting, addr string) (net.Listener, error) {
 	var lc net.ListenConfig
 	l, err := lc.Listen(ctx, "tcp", addr)
 	if err != nil {
 		return nil, fmt.Errorf("setting %s: %w", setting, err)
+	}
+	return l, nil
+}
+
+func (s *Server) serveHTTP(ctx context.Context, setting, addr string, h http.Handler) (net.Addr, error) {
+	l, err := s.listenOn(ctx, setting, addr)
+	if err != nil {
+		return nil, err
 	}
 	srv := newHTTPServer(h, s.log)
 	s.serving.Go(func() error {
@@ -172,12 +179,7 @@ func (s *Server) openCatalog(ctx context.Context) error {
 
 // becomeReady tells where the server is, and takes work.
 func (s *Server) becomeReady(ctx context.Context) error {
-	r := addressesRecord{HTTP: s.httpAddr.String(), PID: os.Getpid()}
-	attrs := []slog.Attr{slog.String("http", "http://"+r.HTTP)}
-	if s.flightAddr != nil {
-		r.Flight = s.flightAddr.String()
-		attrs = append(attrs, slog.String("flight", "grpc://"+r.Flight))
-	}
+	r := addressesRecord{HTTP: s.httpAddr.String(), Flight: s.flightAddr.String(), PID: os.Getpid()}
 	if s.metricsAddr != nil {
 		r.Metrics = s.metricsAddr.String()
 	}
@@ -186,14 +188,16 @@ func (s *Server) becomeReady(ctx context.Context) error {
 	}
 	s.onStop("addresses", func(context.Context) error { return withdrawAddresses(s.dir) })
 	s.health.enter(serving)
-	s.log.LogAttrs(ctx, slog.LevelInfo, "ready", append(attrs, slog.String("data_dir", s.dir), slog.String("version", s.version))...)
+	s.log.InfoContext(ctx, "ready", slog.String("http", "http://"+r.HTTP), slog.String("flight", "grpc://"+r.Flight),
+		slog.String("data_dir", s.dir), slog.String("version", s.version))
 	return nil
 }
 
 // stop drains and undoes the start, last step first; each step is tried whatever
 // became of the others.
 func (s *Server) stop(ctx context.Context) error {
-	if s.health != nil && s.health.now() == serving {
+	served := s.health != nil && s.health.now() == serving
+	if served {
 		s.drain(ctx)
 	}
 	var errs []error
@@ -205,7 +209,7 @@ func (s *Server) stop(ctx context.Context) error {
 	if err := s.serving.Wait(); len(errs) == 0 && err != nil && context.Cause(s.failed) != err { //nolint:errorlint // the same error again
 		errs = append(errs, err)
 	}
-	if len(errs) == 0 {
+	if served && len(errs) == 0 {
 		s.log.InfoContext(ctx, "stopped")
 	}
 	return errors.Join(errs...)
@@ -215,9 +219,13 @@ func (s *Server) stop(ctx context.Context) error {
 func (s *Server) drain(ctx context.Context) {
 	s.health.enter(draining)
 	close(s.draining)
+	s.flight.Drain()
 	ctx, cancel := context.WithTimeout(ctx, drainTime)
 	defer cancel()
-	if err := s.front.drained(ctx); err != nil {
-		s.log.WarnContext(ctx, "requests broken off", slog.Int64("requests", s.front.working.Load()))
+	var both errgroup.Group
+	both.Go(func() error { return s.front.drained(ctx) })
+	both.Go(func() error { return s.drainFlight(ctx) })
+	if err := both.Wait(); err != nil {
+		s.log.WarnContext(ctx, "requests broken off", slog.Int64("http_requests", s.front.working.Load()))
 	}
 }

@@ -18,25 +18,25 @@ type Settings struct {
 	FlightAddr string `name:"flight-addr" default:"127.0.0.1:8815" help:"Address of Arrow Flight."`
 	DataDir    string `name:"data-dir" default:"./millrace-data" help:"Folder of everything the server keeps."`
 
-	LakeURI   string `name:"lake-uri" default:"file://<data-dir>/lake" help:"Where lake tables are, a file or s3 address." later:"the lake"`
-	RemoteURI string `name:"remote-uri" default:"file://<data-dir>/remote" help:"Where remote segments and snapshots are, a file or s3 address." later:"remote segments"`
+	LakeURI   string `name:"lake-uri" default:"file://<data-dir>/lake" help:"Where lake tables are, a file or s3 address. Not yet." later:"the lake"`
+	RemoteURI string `name:"remote-uri" default:"file://<data-dir>/remote" help:"Where remote segments and snapshots are, a file or s3 address. Not yet." later:"remote segments"`
 
-	NATSURL         string   `name:"nats-url" default:"" help:"Addresses of NATS, comma-separated; empty: a single node." later:"the cluster"`
-	Roles           []string `name:"roles" default:"front,worker,tier" help:"Which parts of the service run in this process." later:"running the roles apart"`
-	AdvertiseHTTP   string   `name:"advertise-http" default:"" help:"Address at which other processes reach --http-addr." later:"the cluster"`
+	NATSURL         string   `name:"nats-url" default:"" help:"Addresses of NATS, comma-separated; empty: a single node. Not yet." later:"the cluster"`
+	Roles           []string `name:"roles" default:"front,worker,tier" help:"Which parts of the service run in this process. Not yet." later:"running the roles apart"`
+	AdvertiseHTTP   string   `name:"advertise-http" default:"" help:"Address at which other processes reach --http-addr. Not yet." later:"the cluster"`
 	AdvertiseFlight string   `name:"advertise-flight" default:"" help:"Address of Flight that endpoints tell clients; empty: they use the one they have."`
 
-	CORSOrigins []string `name:"cors-origins" default:"" help:"Origins whose pages may call the API." later:"calls from pages of other origins"`
+	CORSOrigins []string `name:"cors-origins" default:"" help:"Origins whose pages may call the API. Not yet." later:"calls from pages of other origins"`
 	MetricsAddr string   `name:"metrics-addr" default:"" help:"A second address for /healthz, /readyz, /metrics alone."`
 
-	AuthJWKS        string `name:"auth-jwks" default:"" help:"File or https address of the keys of tokens; turns authentication on." later:"authentication"`
-	AuthIssuer      string `name:"auth-issuer" default:"" help:"Issuer that tokens must name." later:"authentication"`
-	AuthAudience    string `name:"auth-audience" default:"" help:"Audience that tokens must name." later:"authentication"`
-	AuthGroupsClaim string `name:"auth-groups-claim" default:"groups" help:"Claim that lists a principal's groups." later:"authentication"`
-	AdminPrincipal  string `name:"admin-principal" default:"" help:"The first administrator, as user:<sub>." later:"authentication"`
-	TLSCert         string `name:"tls-cert" default:"" help:"File of the certificate for both ports." later:"TLS"`
-	TLSKey          string `name:"tls-key" default:"" help:"File of the certificate's key." later:"TLS"`
-	TLSClientCA     string `name:"tls-client-ca" default:"" help:"File of the authorities that sign client certificates." later:"TLS"`
+	AuthJWKS        string `name:"auth-jwks" default:"" help:"File or https address of the keys of tokens; turns authentication on. Not yet." later:"authentication"`
+	AuthIssuer      string `name:"auth-issuer" default:"" help:"Issuer that tokens must name. Not yet." later:"authentication"`
+	AuthAudience    string `name:"auth-audience" default:"" help:"Audience that tokens must name. Not yet." later:"authentication"`
+	AuthGroupsClaim string `name:"auth-groups-claim" default:"groups" help:"Claim that lists a principal's groups. Not yet." later:"authentication"`
+	AdminPrincipal  string `name:"admin-principal" default:"" help:"The first administrator, as user:<sub>. Not yet." later:"authentication"`
+	TLSCert         string `name:"tls-cert" default:"" help:"File of the certificate for both ports. Not yet." later:"TLS"`
+	TLSKey          string `name:"tls-key" default:"" help:"File of the certificate's key. Not yet." later:"TLS"`
+	TLSClientCA     string `name:"tls-client-ca" default:"" help:"File of the authorities that sign client certificates. Not yet." later:"TLS"`
 	Insecure        bool   `name:"insecure" default:"false" help:"Serve other machines without authentication."`
 
 	LogLevel  string `name:"log-level" default:"info" help:"What is logged at least: debug, info, warn, error."`

@@ -1,0 +1,77 @@
+package main
+
+import (
+	"context"
+	"runtime/debug"
+
+	"github.com/alecthomas/kong"
+
+	"github.com/millrace/millrace/server"
+)
+
+// serverSettings are the flags of every command that builds a server's settings.
+type serverSettings struct {
+	Config string `help:"YAML file of settings, named as the flags are (MILLRACE_CONFIG)." placeholder:"FILE" type:"path"`
+
+	server.Settings `embed:""`
+}
+
+// load puts the settings together: flags, then the environment, then the file.
+func (c *serverSettings) load(k *kong.Context, a *app) (*server.Settings, server.Origins, error) {
+	flags := map[string]any{}
+	for _, p := range k.Path {
+		if p.Flag != nil && p.Flag.Name != "config" && !p.Resolved {
+			flags[p.Flag.Name] = p.Flag.Target.Interface()
+		}
+	}
+	s, origins, err := server.Load(server.Sources{File: c.Config, Env: a.env, Flags: flags})
+	if err != nil {
+		return nil, nil, usageError{err}
+	}
+	return s, origins, nil
+}
+
+// ServeCmd runs a server.
+type ServeCmd struct{ serverSettings }
+
+// Help is the text after the flags.
+func (*ServeCmd) Help() string {
+	return `Every setting is also an environment variable, MILLRACE_HTTP_ADDR for --http-addr, and a key of the YAML file, "http-addr".
+Flags win over the environment, and the environment over the file. "millrace config print" shows the outcome.
+
+SIGTERM or SIGINT stops the server: it finishes what is under way, takes a checkpoint and exits with 0.`
+}
+
+// Run implements the command.
+func (c *ServeCmd) Run(ctx context.Context, k *kong.Context, a *app) error {
+	s, _, err := c.load(k, a)
+	if err != nil {
+		return err
+	}
+	return server.Run(ctx, server.Options{Settings: s, Version: version(), Log: a.stderr})
+}
+
+// configCmd shows settings.
+type configCmd struct {
+	Print configPrintCmd `cmd:"" help:"Print the settings that serve would run with, and where each comes from."`
+}
+
+type configPrintCmd struct{ serverSettings }
+
+// Run implements the command.
+func (c *configPrintCmd) Run(k *kong.Context, a *app) error {
+	s, origins, err := c.load(k, a)
+	if err != nil {
+		return err
+	}
+	return s.Print(a.stdout, origins)
+}
+
+// version is what the build says it was built from.
+func version() string {
+	info, ok := debug.ReadBuildInfo()
+	if !ok {
+		return "unknown"
+	}
+	return info.Main.Version
+}

@@ -1,0 +1,195 @@
+package server
+
+import (
+	"bytes"
+	"os"
+	"path/filepath"
+	"reflect"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/millrace/millrace/errs"
+)
+
+func yamlFile(t *testing.T, text string) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "millrace.yaml")
+	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+// Without anything, the settings are the contract's defaults.
+func TestDefaults(t *testing.T) {
+	s, origins, err := Load(Sources{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := &Settings{
+		HTTPAddr: "127.0.0.1:8080", FlightAddr: "127.0.0.1:8815", DataDir: "./millrace-data",
+		LakeURI: "file://<data-dir>/lake", RemoteURI: "file://<data-dir>/remote",
+		Roles: []string{"front", "worker", "tier"}, AuthGroupsClaim: "groups", LogLevel: "info", LogFormat: "text",
+	}
+	if d := cmp.Diff(want, s); d != "" {
+		t.Error(d)
+	}
+	for name, o := range origins {
+		if o != "default" {
+			t.Errorf("%s comes from %s", name, o)
+		}
+	}
+}
+
+// A flag wins over the environment, that over the file, that over the default;
+// each value knows where it is from.
+func TestPrecedence(t *testing.T) {
+	file := yamlFile(t, "http-addr: 127.0.0.1:1\nflight-addr: 127.0.0.1:1\ndata-dir: /file\nlog-level: debug\nroles: [worker, tier, front]\ninsecure: true\n")
+	s, origins, err := Load(Sources{
+		File:  file,
+		Env:   []string{"MILLRACE_FLIGHT_ADDR=127.0.0.1:2", "MILLRACE_DATA_DIR=/env", "PATH=/bin", "MILLRACE_TOKEN=x", "MILLRACE_PORT_8080_TCP=tcp://1", "MILLRACE_SERVICE_HOST=1"},
+		Flags: map[string]any{"data-dir": "/flag"},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := []string{s.HTTPAddr, s.FlightAddr, s.DataDir, s.LogLevel, strings.Join(s.Roles, "+"), s.LogFormat}
+	if d := cmp.Diff([]string{"127.0.0.1:1", "127.0.0.1:2", "/flag", "debug", "worker+tier+front", "text"}, got); d != "" {
+		t.Error(d)
+	}
+	if !s.Insecure {
+		t.Error("insecure was not taken from the file")
+	}
+	for name, want := range map[string]string{"http-addr": "file " + file, "flight-addr": "environment", "data-dir": "flag", "log-format": "default"} {
+		if origins[name] != want {
+			t.Errorf("%s comes from %q, want %q", name, origins[name], want)
+		}
+	}
+	// The variable that names the file gives way to the flag that does.
+	s, _, err = Load(Sources{Env: []string{"MILLRACE_CONFIG=" + file}})
+	if err != nil || s.HTTPAddr != "127.0.0.1:1" {
+		t.Errorf("%+v, %v", s, err)
+	}
+	s, _, err = Load(Sources{File: yamlFile(t, ""), Env: []string{"MILLRACE_CONFIG=" + file}})
+	if err != nil || s.HTTPAddr != "127.0.0.1:8080" {
+		t.Errorf("%+v, %v", s, err)
+	}
+}
+
+// What is wrong is refused, with the setting's name and where it came from.
+func TestSettingErrors(t *testing.T) {
+	for _, c := range []struct {
+		yaml, env string
+		flags     map[string]any
+		code      errs.Code
+		says      []string
+	}{
+		{yaml: "http-adr: x", code: errs.InvalidRequest, says: []string{"http-adr", "file "}},
+		{yaml: "http:\n  addr: x", code: errs.InvalidRequest, says: []string{"http.addr"}},
+		{env: "MILLRACE_HTTP_ADRR=x", code: errs.InvalidRequest, says: []string{"MILLRACE_HTTP_ADRR"}},
+		{yaml: "insecure: perhaps", code: errs.InvalidRequest, says: []string{"insecure", "perhaps"}},
+		{yaml: "insecure: 3", code: errs.InvalidRequest, says: []string{"insecure"}},
+		{env: "MILLRACE_INSECURE=ja", code: errs.InvalidRequest, says: []string{"insecure", "environment"}},
+		{yaml: "data-dir:", code: errs.InvalidRequest, says: []string{"data-dir"}},
+		{yaml: "data-dir: [a]", code: errs.InvalidRequest, says: []string{"data-dir"}},
+		{yaml: "roles: 7", code: errs.InvalidRequest, says: []string{"roles"}},
+		{yaml: "a: [", code: errs.InvalidRequest, says: []string{"file "}},
+		{env: "MILLRACE_CONFIG=/does/not/exist.yaml", code: errs.InvalidRequest, says: []string{"/does/not/exist.yaml"}},
+		{flags: map[string]any{"data-dir": ""}, code: errs.InvalidRequest, says: []string{"data-dir"}},
+		{flags: map[string]any{"http-addr": "8080"}, code: errs.InvalidRequest, says: []string{"http-addr", "host:port"}},
+		{flags: map[string]any{"flight-addr": ""}, code: errs.InvalidRequest, says: []string{"flight-addr", "host:port"}},
+		{flags: map[string]any{"advertise-flight": "here"}, code: errs.InvalidRequest, says: []string{"advertise-flight"}},
+		{flags: map[string]any{"log-level": "loud"}, code: errs.InvalidRequest, says: []string{"log-level", "debug"}},
+		{flags: map[string]any{"log-format": "xml"}, code: errs.InvalidRequest, says: []string{"log-format", "json"}},
+		{flags: map[string]any{"roles": []string{"front", "back"}}, code: errs.InvalidRequest, says: []string{"back"}},
+
+		{flags: map[string]any{"http-addr": ":8080"}, code: errs.InvalidRequest, says: []string{"http-addr", "--insecure"}},
+		{flags: map[string]any{"http-addr": "0.0.0.0:8080"}, code: errs.InvalidRequest, says: []string{"http-addr", "--insecure"}},
+		{flags: map[string]any{"flight-addr": "[::]:8815"}, code: errs.InvalidRequest, says: []string{"flight-addr", "--insecure"}},
+		{flags: map[string]any{"metrics-addr": "10.0.0.1:9090"}, code: errs.InvalidRequest, says: []string{"metrics-addr", "--insecure"}},
+		{flags: map[string]any{"http-addr": "example.com:80"}, code: errs.InvalidRequest, says: []string{"http-addr", "--insecure"}},
+
+		{flags: map[string]any{"roles": []string{"front"}}, code: errs.NotImplemented, says: []string{"roles", "not yet"}},
+		{flags: map[string]any{"nats-url": "nats://x"}, code: errs.NotImplemented, says: []string{"nats-url", "cluster"}},
+		{flags: map[string]any{"lake-uri": "s3://b/p"}, code: errs.NotImplemented, says: []string{"lake-uri", "lake"}},
+		{flags: map[string]any{"remote-uri": "s3://b/p"}, code: errs.NotImplemented, says: []string{"remote-uri"}},
+		{flags: map[string]any{"advertise-http": "h:1"}, code: errs.NotImplemented, says: []string{"advertise-http"}},
+		{flags: map[string]any{"cors-origins": []string{"*"}}, code: errs.NotImplemented, says: []string{"cors-origins"}},
+		{yaml: "auth-jwks: keys.json", code: errs.NotImplemented, says: []string{"auth-jwks", "authentication"}},
+		{env: "MILLRACE_AUTH_ISSUER=i", code: errs.NotImplemented, says: []string{"auth-issuer"}},
+		{env: "MILLRACE_AUTH_AUDIENCE=i", code: errs.NotImplemented, says: []string{"auth-audience"}},
+		{env: "MILLRACE_AUTH_GROUPS_CLAIM=i", code: errs.NotImplemented, says: []string{"auth-groups-claim"}},
+		{env: "MILLRACE_ADMIN_PRINCIPAL=user:i", code: errs.NotImplemented, says: []string{"admin-principal"}},
+		{env: "MILLRACE_TLS_CERT=i", code: errs.NotImplemented, says: []string{"tls-cert", "TLS"}},
+		{env: "MILLRACE_TLS_KEY=i", code: errs.NotImplemented, says: []string{"tls-key"}},
+		{env: "MILLRACE_TLS_CLIENT_CA=i", code: errs.NotImplemented, says: []string{"tls-client-ca"}},
+	} {
+		src := Sources{Flags: c.flags, Env: []string{c.env}}
+		if c.yaml != "" {
+			src.File = yamlFile(t, c.yaml)
+		}
+		_, _, err := Load(src)
+		if errs.CodeOf(err) != c.code {
+			t.Errorf("%+v: %q (%v), want %q", c, errs.CodeOf(err), err, c.code)
+			continue
+		}
+		for _, says := range c.says {
+			if !strings.Contains(err.Error(), says) {
+				t.Errorf("%+v: %q does not say %q", c, err, says)
+			}
+		}
+	}
+	for _, ok := range []map[string]any{
+		{"http-addr": "localhost:0"}, {"http-addr": "[::1]:0"}, {"flight-addr": "127.8.9.1:0"}, {"metrics-addr": "127.0.0.1:0"},
+		{"http-addr": "0.0.0.0:0", "flight-addr": ":0", "insecure": true},
+		{"roles": []string{"tier", "front", "worker"}},
+	} {
+		if _, _, err := Load(Sources{Flags: ok}); err != nil {
+			t.Errorf("%v: %v", ok, err)
+		}
+	}
+}
+
+// Printed settings, read as a file, are the same settings.
+func TestPrint(t *testing.T) {
+	s, origins, err := Load(Sources{Flags: map[string]any{"data-dir": `/a "b" \c #d`, "insecure": true, "http-addr": "0.0.0.0:1"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var b bytes.Buffer
+	if err := s.Print(&b, origins); err != nil {
+		t.Fatal(err)
+	}
+	if !strings.Contains(b.String(), "insecure: true # flag\n") {
+		t.Errorf("printed:\n%s", b.String())
+	}
+	back, _, err := Load(Sources{File: yamlFile(t, b.String())})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if d := cmp.Diff(s, back); d != "" {
+		t.Error(d)
+	}
+}
+
+// Every setting has a name, a help and a type that can be set; those to come say so.
+func TestSettingTags(t *testing.T) {
+	seen := map[string]bool{}
+	for _, f := range fields(&Settings{}) {
+		if f.name == "" || f.help == "" || seen[f.name] {
+			t.Errorf("setting %+v", f)
+		}
+		seen[f.name] = true
+		if (f.later != "") != strings.HasSuffix(f.help, "Not yet.") {
+			t.Errorf("setting %s: later %q, help %q", f.name, f.later, f.help)
+		}
+		if err := f.set(f.dflt); err != nil {
+			t.Errorf("setting %s: %v", f.name, err)
+		}
+	}
+	if n := reflect.TypeFor[Settings]().NumField(); len(seen) != n {
+		t.Errorf("%d of %d fields are settings", len(seen), n)
+	}
+}
