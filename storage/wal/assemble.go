@@ -3,6 +3,7 @@ package wal
 import (
 	"errors"
 	"fmt"
+	"slices"
 
 	millrace "github.com/millrace/millrace"
 )
@@ -75,6 +76,9 @@ func (a *assembler) add(eh entryHeader, data []byte) (Entry, bool, error) {
 	}
 	if eh.kind != a.entry.Kind || len(a.entry.Data)+len(data) > MaxEntryBytes {
 		return Entry{}, false, &malformed{fmt.Sprintf("a fragment of kind %s with %d bytes does not belong to the entry of kind %s before it", eh.kind, len(data), a.entry.Kind)}
+	}
+	if n := len(a.entry.Data); n+len(data) > cap(a.entry.Data) {
+		a.entry.Data = slices.Grow(a.entry.Data, max(n, len(data))) // doubling: there may be many to come
 	}
 	a.entry.Data = append(a.entry.Data, data...)
 	a.open = eh.flags&entryLast == 0

@@ -178,23 +178,29 @@ func (f *Files) Err() error {
 	return f.mu.dead
 }
 
-// makeDir makes a directory and syncs the entries of what it made.
+// makeDir makes a directory and syncs the entries of what it made, from the top, one
+// by one. The entry of what was there already is synced too: a start before this one
+// may have stopped between making and syncing it.
 func makeDir(fs vfs.FS, dir string) error {
-	made := []string{}
-	for d := dir; ; d = fs.PathDir(d) {
-		_, err := fs.Stat(d)
-		if err == nil || d == fs.PathDir(d) {
+	var missing []string
+	there := dir
+	for ; ; there = fs.PathDir(there) {
+		_, err := fs.Stat(there)
+		if err == nil || there == fs.PathDir(there) {
 			break
 		}
 		if !oserror.IsNotExist(err) {
 			return err
 		}
-		made = append(made, d)
+		missing = append(missing, there)
 	}
-	if err := fs.MkdirAll(dir, 0o755); err != nil {
+	if err := syncDir(fs, fs.PathDir(there)); err != nil && !oserror.IsPermission(err) { // then it is not ours
 		return err
 	}
-	for _, d := range made {
+	for _, d := range slices.Backward(missing) {
+		if err := fs.MkdirAll(d, 0o755); err != nil {
+			return err
+		}
 		if err := syncDir(fs, fs.PathDir(d)); err != nil {
 			return err
 		}

@@ -52,7 +52,11 @@ func (f *Files) readHeader(number uint64) (*fileHeader, error) {
 
 // secondHeader looks for the second copy of a header whose first is damaged.
 func (f *Files) secondHeader(file vfs.File, name string, number uint64, first error) (*fileHeader, error) {
-	b := make([]byte, 2*maxHeaderBytes)
+	st, err := file.Stat()
+	if err != nil {
+		return nil, f.fileError("reading", name, err)
+	}
+	b := make([]byte, min(2*maxHeaderBytes, st.Size()))
 	n, err := readFull(file, b, 0)
 	if err != nil {
 		return nil, f.fileError("reading", name, err)
