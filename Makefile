@@ -38,7 +38,7 @@ test: ## unit, model, fault and end-to-end tests (needs Go and curl)
 
 .PHONY: interop
 interop: build $(VENV)/.installed ## the real binary against stock pyarrow, pandas and polars
-	MILLRACE_BIN=$(CURDIR)/$(BIN) $(VENV)/bin/python -m pytest -q e2e/python
+	E2E_MILLRACE=$(CURDIR)/$(BIN) $(VENV)/bin/python -m pytest -q e2e/python
 
 $(VENV)/.installed: e2e/python/requirements.txt
 	$(PYTHON) -m venv $(VENV)
@@ -68,7 +68,7 @@ fuzz: ## each fuzz target for FUZZTIME (30s)
 
 .PHONY: torture
 torture: ## the long forms: 500 kills, loads of 5 GB, 100 times the model operations
-	MILLRACE_E2E_KILLS=500 MILLRACE_E2E_LOAD_MB=5000 go test -count 1 -timeout 6h -v -run 'Kill|Memory|Bounded' ./e2e
+	E2E_KILLS=500 E2E_LOAD_MB=5000 go test -count 1 -timeout 6h -v -run 'Kill|Memory|Bounded' ./e2e
 	go test -count 1 -timeout 6h $$(go list ./... | grep -v '/e2e$$') -rapid.checks=10000
 
 .PHONY: bench

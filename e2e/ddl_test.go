@@ -23,7 +23,7 @@ func TestDDLREST(t *testing.T) {
 
 	body := `{"name":"orders","comment":"all of them","buckets":6,"bucket_key":["cust"],"primary_key":["cust","id"],
 		"columns":[{"name":"id","type":"int"},{"name":"cust","type":"VARCHAR","comment":"who"},{"name":"lines","type":"ARRAY<ROW<sku STRING NOT NULL, qty DECIMAL(9,2)>>"},{"name":"at","type":"TIMESTAMP_LTZ(3)"}],
-		"properties":{"table.log.ttl":"30d","owner":"shop"}}`
+		"properties":{"table.log.ttl":"7d","owner":"shop"}}`
 	a := s.do(t, "POST", tables, body)
 	require.Equal(t, 201, a.status, "%s", a.body)
 	require.NotEmpty(t, a.header.Get("Location"))
@@ -33,7 +33,7 @@ func TestDDLREST(t *testing.T) {
 	require.Equal(t, fmt.Sprintf(`"%v"`, made["version"]), got.header.Get("ETag"))
 	for member, want := range map[string]string{
 		"name": `"orders"`, "database": `"` + db + `"`, "kind": `"keyed"`, "primary_key": `["cust","id"]`, "bucket_key": `["cust"]`, "buckets": "6",
-		"comment": `"all of them"`, "partition_by": "[]", "schema_id": "1", "properties": `{"owner":"shop","table.log.ttl":"30d"}`,
+		"comment": `"all of them"`, "partition_by": "[]", "schema_id": "1", "properties": `{"owner":"shop","table.log.ttl":"7d"}`,
 	} {
 		b, err := json.Marshal(made[member])
 		require.NoError(t, err)
@@ -96,7 +96,7 @@ func TestDDLRefusals(t *testing.T) {
 		"too deep":                      {"invalid_schema", obj{"columns": columnList("a " + deep)}},
 		"too many columns":              {"invalid_schema", obj{"columns": many}},
 		"twice the same":                {"invalid_schema", obj{"columns": columnList("a INT, a INT")}},
-		"key that is no column":         {"unknown_column", obj{"columns": columnList("a INT"), "primary_key": []string{"b"}}},
+		"key that is no column":         {"invalid_schema", obj{"columns": columnList("a INT"), "primary_key": []string{"b"}}},
 		"key twice":                     {"invalid_schema", obj{"columns": columnList("a INT"), "primary_key": []string{"a", "a"}}},
 		"nullable key":                  {"invalid_schema", obj{"columns": []obj{{"name": "a", "type": "INT", "nullable": true}}, "primary_key": []string{"a"}}},
 		"float key":                     {"invalid_schema", obj{"columns": columnList("a DOUBLE"), "primary_key": []string{"a"}}},

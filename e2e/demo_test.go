@@ -12,7 +12,7 @@ import (
 func TestDemo(t *testing.T) {
 	t.Parallel()
 	cmd := exec.CommandContext(t.Context(), "../demo/run", "--check")
-	cmd.Env = append(bareEnviron(), "MILLRACE_BIN="+binaryPath, "DEMO_DATA="+t.TempDir()+"/demo", "DEMO_PYTHON=none")
+	cmd.Env = append(bareEnviron(), "E2E_MILLRACE="+binaryPath, "DEMO_DATA="+t.TempDir()+"/demo", "DEMO_PYTHON=none")
 	said, err := cmd.CombinedOutput()
 	require.NoError(t, err, "%s", said)
 	require.Contains(t, string(said), "checks hold")

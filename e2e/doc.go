@@ -7,13 +7,13 @@
 // is run:
 //
 //	go test ./e2e -run TestKill            one behaviour
-//	MILLRACE_BIN=bin/millrace go test ./e2e   with a binary that is built already
+//	E2E_MILLRACE=bin/millrace go test ./e2e   with a binary that is built already
 //
 // It leaves to others: python/ holds the same for stock pyarrow, pandas and polars.
 //
-// Settings, all optional: MILLRACE_E2E_KILLS (how often the kill loop kills, 10),
-// MILLRACE_E2E_LOAD_MB (the size of the memory test's loads, 150 each),
-// MILLRACE_E2E_RSS_MB (what the server may hold meanwhile, 400).
+// Settings, all optional: E2E_KILLS (how often the kill loop kills, 10),
+// E2E_LOAD_MB (the size of the memory test's loads, 150 each),
+// E2E_RSS_MB (what the server may hold meanwhile, 400).
 //
 // Invariants:
 //

@@ -108,7 +108,8 @@ func TestHostileJSON(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			bounded(t, s, func() {
 				a := s.do(t, "POST", tb.path()+"/scan", obj{"filter": filter})
-				require.Equal(t, 4, a.status/100, "%.200s", a.body)
+				// A number of any length may be compared; what it may not do is cost much.
+				require.True(t, a.status/100 == 4 || name == "digits" && a.status == 200, "%d %.200s", a.status, a.body)
 			})
 		})
 	}

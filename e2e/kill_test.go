@@ -36,7 +36,7 @@ func (l *ledger) send(batch int) {
 }
 
 // killRounds is how often the loop kills: 10 in CI, more on demand.
-func killRounds() int { return setting("MILLRACE_E2E_KILLS", 10) }
+func killRounds() int { return setting("E2E_KILLS", 10) }
 
 // killLoop runs work in several writers, kills the server at a random moment, starts it again and checks, again and
 // again. work runs until the server is gone; a writer is run by one goroutine at a time.

@@ -21,7 +21,7 @@ func run(m *testing.M) int {
 		return 1
 	}
 	defer os.RemoveAll(dir)
-	if binaryPath = os.Getenv("MILLRACE_BIN"); binaryPath != "" {
+	if binaryPath = os.Getenv("E2E_MILLRACE"); binaryPath != "" {
 		if binaryPath, err = filepath.Abs(binaryPath); err != nil {
 			fmt.Fprintln(os.Stderr, err)
 			return 1

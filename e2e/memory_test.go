@@ -12,11 +12,11 @@ import (
 )
 
 // Memory stays bounded under a load much larger than it: one NDJSON body and one DoPut stream, each of
-// MILLRACE_E2E_LOAD_MB, into a log and a keyed table, while the server holds less than MILLRACE_E2E_RSS_MB.
+// E2E_LOAD_MB, into a log and a keyed table, while the server holds less than E2E_RSS_MB.
 func TestMemoryBound(t *testing.T) {
 	s := newServer(t)
 	db := newDB(t, s)
-	megabytes, most := setting("MILLRACE_E2E_LOAD_MB", 150), setting("MILLRACE_E2E_RSS_MB", 400)
+	megabytes, most := setting("E2E_LOAD_MB", 150), setting("E2E_RSS_MB", 400)
 	log := create(t, s, db, "log", "id BIGINT, a BIGINT, text STRING", "", 4)
 	keyed := create(t, s, db, "keyed", "id BIGINT, a BIGINT, b BIGINT, c BIGINT, d BIGINT, e BIGINT, f BIGINT, g BIGINT", "id", 4)
 

@@ -73,7 +73,7 @@ func TestStalledReaders(t *testing.T) {
 	t.Logf("a write and a lookup: %v alone, %v beside 25 stalled streams", quiet, stalled)
 	require.Less(t, stalled, 5*quiet+20*time.Millisecond)
 	_, peak := s.rssMB(t)
-	require.Less(t, peak, setting("MILLRACE_E2E_RSS_MB", 400))
+	require.Less(t, peak, setting("E2E_RSS_MB", 400))
 	_, err = p.finish()
 	require.NoError(t, err)
 	require.Equal(t, "1000000", big.count(t, ""))

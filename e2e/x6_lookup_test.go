@@ -30,7 +30,7 @@ func customers(from, n int) arrow.RecordBatch {
 const customerColumns = "cust_id BIGINT, name STRING, tier STRING"
 
 // bucketsReadMetric counts the buckets that lookups touched.
-const bucketsReadMetric = "millrace_storage_lookup_buckets_total"
+const bucketsReadMetric = "millrace_router_lookup_buckets_total"
 
 // metric sums a counter of /metrics over its labels.
 func (s *server) metric(t testing.TB, name string) float64 {

@@ -7,9 +7,9 @@ import (
 	"github.com/apache/arrow-go/v18/arrow"
 
 	"github.com/millrace/millrace/errs"
+	"github.com/millrace/millrace/router"
 	"github.com/millrace/millrace/row"
 	"github.com/millrace/millrace/row/arrowrow"
-	"github.com/millrace/millrace/router"
 )
 
 // arrow applies an Arrow stream, one message a chunk.
@@ -55,7 +55,7 @@ func (wr *writing) batch(plan *arrowrow.Plan, rec arrow.RecordBatch, first int64
 		var bad arrowrow.Rejected
 		rows, bad, err = plan.Sift(rec)
 		wr.answer.Rejected += bad.Rows
-		wr.answer.Errors = append(wr.answer.Errors, bad.Errors[:min(len(bad.Errors), errs.MaxFieldErrors-len(wr.answer.Errors))]...)
+		wr.answer.Errors = appendFields(wr.answer.Errors, bad.Errors)
 	} else {
 		rows, err = plan.Conform(rec)
 	}

@@ -47,7 +47,7 @@ func (h *Handler) ListBuckets(w http.ResponseWriter, r *http.Request, database o
 		h.problem(w, r, errs.New(errs.InvalidValue, "page_token %q is not one of ours", clip(token)))
 		return
 	}
-	h.answer(w, r, http.StatusOK, out)
+	h.answer(w, http.StatusOK, out)
 }
 
 // GetOffsets answers get_offsets.
@@ -71,7 +71,7 @@ func (h *Handler) GetOffsets(w http.ResponseWriter, r *http.Request, database op
 	for k, o := range offsets {
 		out.Offsets[k] = int64(o)
 	}
-	h.answer(w, r, http.StatusOK, out)
+	h.answer(w, http.StatusOK, out)
 }
 
 func tableID(p *openapi.TableID) *millrace.TableID {
@@ -93,7 +93,7 @@ func (h *Handler) ListSchemas(w http.ResponseWriter, r *http.Request, database o
 	for _, v := range vs {
 		out.Schemas = append(out.Schemas, openapi.TableSchema{SchemaID: int64(v.ID), Columns: columnAnswers(v.Columns)})
 	}
-	h.answer(w, r, http.StatusOK, out)
+	h.answer(w, http.StatusOK, out)
 }
 
 // GetSchema answers get_schema.
@@ -105,7 +105,7 @@ func (h *Handler) GetSchema(w http.ResponseWriter, r *http.Request, database ope
 	}
 	for _, v := range vs {
 		if int64(v.ID) == schemaID {
-			h.answer(w, r, http.StatusOK, openapi.TableSchema{SchemaID: schemaID, Columns: columnAnswers(v.Columns)})
+			h.answer(w, http.StatusOK, openapi.TableSchema{SchemaID: schemaID, Columns: columnAnswers(v.Columns)})
 			return
 		}
 	}
@@ -123,7 +123,7 @@ func (h *Handler) schemas(r *http.Request, database, table string) ([]*millrace.
 // GetInfo answers get_info.
 func (h *Handler) GetInfo(w http.ResponseWriter, r *http.Request) {
 	id := h.o.Catalog.ClusterID()
-	h.answer(w, r, http.StatusOK, openapi.Info{
+	h.answer(w, http.StatusOK, openapi.Info{
 		Version: h.o.Version, ClusterID: hex.EncodeToString(id[:]), FlightAddress: h.o.FlightAddress, Features: []string{},
 		Limits: openapi.Limits{
 			JSONBodyBytes: maxJSONBytes, JSONBodyRows: maxJSONRows, NdjsonLineBytes: 1 << 20, ArrowMessageBytes: 64 << 20,
@@ -152,5 +152,5 @@ func (h *Handler) GetCluster(w http.ResponseWriter, r *http.Request) {
 		out.Shards = append(out.Shards, sh)
 	}
 	out.Workers = []openapi.Worker{{ID: h.o.Owner, Version: h.o.Version, State: openapi.WorkerStateReady, Shards: len(out.Shards)}}
-	h.answer(w, r, http.StatusOK, out)
+	h.answer(w, http.StatusOK, out)
 }

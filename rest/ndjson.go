@@ -33,9 +33,7 @@ func (wr *writing) ndjson() error {
 			return bodyError(err)
 		}
 		n++
-		if err := wr.add(&c, raw, index); err != nil {
-			return err
-		}
+		wr.add(&c, raw, index)
 		if n >= chunkRows || c.bytes >= chunkBytes || d.Full() {
 			if err := wr.applyChunk(&c, n); err != nil {
 				return err
@@ -52,7 +50,7 @@ func (wr *writing) applyChunk(c *chunk, lines int) error {
 	if lines == 0 {
 		return nil
 	}
-	if c.decoder.Len() == 0 {
+	if c.decoder.Len() == 0 && wr.bad == nil {
 		if wr.writer != nil {
 			wr.writer.Seq++
 		}

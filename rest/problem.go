@@ -2,10 +2,8 @@ package rest
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"log/slog"
-	"maps"
 	"net/http"
 	"strconv"
 
@@ -36,21 +34,24 @@ func (h *Handler) problemBody(w http.ResponseWriter, r *http.Request, err error)
 			slog.String("request_id", w.Header().Get(headerRequestID)), slog.String("path", r.URL.Path), slog.Any("err", err))
 		detail = "the server met an error it did not foresee; its log tells more under this request id"
 	}
-	m := map[string]any{}
-	maps.Copy(m, e.Extra)
-	m["type"] = "/docs/errors#" + string(e.Code)
-	m["title"] = kind.Title
-	m["status"] = kind.HTTP
-	m["detail"] = detail
-	m["instance"] = r.URL.EscapedPath()
-	m["code"] = e.Code
-	m["request_id"] = w.Header().Get(headerRequestID)
-	if len(e.Fields) > 0 {
-		m["errors"] = e.Fields[:min(len(e.Fields), errs.MaxFieldErrors)]
+	// What people look for first stands first.
+	p := struct {
+		Type      string            `json:"type"`
+		Title     string            `json:"title"`
+		Status    int               `json:"status"`
+		Detail    string            `json:"detail"`
+		Code      errs.Code         `json:"code"`
+		Instance  string            `json:"instance"`
+		RequestID string            `json:"request_id"`
+		Errors    []errs.FieldError `json:"errors,omitempty"`
+	}{
+		Type: "/docs/errors#" + string(e.Code), Title: kind.Title, Status: kind.HTTP, Detail: detail, Code: e.Code,
+		Instance: r.URL.EscapedPath(), RequestID: w.Header().Get(headerRequestID), Errors: e.Fields[:min(len(e.Fields), errs.MaxFieldErrors)],
 	}
-	b, jerr := json.Marshal(m)
-	if jerr != nil {
-		panic(jerr) // plain values always encode
+	b := jsonText(p)
+	if len(e.Extra) > 0 {
+		b = append(b[:len(b)-1], ',')
+		b = append(b, jsonText(e.Extra)[1:]...)
 	}
 	return append(b, '\n'), kind
 }
@@ -70,13 +71,8 @@ func (h *Handler) classify(r *http.Request, err error) *errs.Error {
 }
 
 // answer writes a JSON answer.
-func (h *Handler) answer(w http.ResponseWriter, r *http.Request, status int, v any) {
-	b, err := json.Marshal(v)
-	if err != nil {
-		h.problem(w, r, err)
-		return
-	}
+func (h *Handler) answer(w http.ResponseWriter, status int, v any) {
 	w.Header().Set("Content-Type", typeJSON)
 	w.WriteHeader(status)
-	_, _ = w.Write(append(b, '\n')) // the client went away
+	_, _ = w.Write(append(jsonText(v), '\n')) // the client went away
 }

@@ -23,8 +23,9 @@ type address struct {
 
 const keyParam = "pk."
 
-// addressByQuery reads ?pk.<column>=<value>… .
-func (h *Handler) addressByQuery(r *http.Request, database, table string, also ...string) (*address, error) {
+// addressByQuery reads ?pk.<column>=<value>… . With bodyHasKey the address may lack
+// the key altogether: the body then has it.
+func (h *Handler) addressByQuery(r *http.Request, bodyHasKey bool, database, table string, also ...string) (*address, error) {
 	t, err := h.keyed(r, database, table)
 	if err != nil {
 		return nil, err
@@ -40,6 +41,9 @@ func (h *Handler) addressByQuery(r *http.Request, database, table string, also .
 		return nil, err
 	}
 	a := &address{table: t}
+	if bodyHasKey && len(known) == len(also) {
+		return a, nil
+	}
 	for _, c := range t.Columns(t.PrimaryKey) {
 		vs, ok := q[keyParam+c.Name]
 		if !ok {
@@ -87,7 +91,7 @@ func (h *Handler) keyed(r *http.Request, database, table string) (*millrace.Tabl
 
 // GetRow answers get_row.
 func (h *Handler) GetRow(w http.ResponseWriter, r *http.Request, database openapi.DatabasePath, table openapi.TablePath, _ openapi.GetRowParams) {
-	a, err := h.addressByQuery(r, database, table, "columns", "int64", "table_id")
+	a, err := h.addressByQuery(r, false, database, table, "columns", "int64", "table_id")
 	h.getRow(w, r, a, err)
 }
 
@@ -160,7 +164,7 @@ func encodeOptions(r *http.Request) (jsonrow.EncodeOptions, error) {
 
 // PutRow answers put_row.
 func (h *Handler) PutRow(w http.ResponseWriter, r *http.Request, database openapi.DatabasePath, table openapi.TablePath, _ openapi.PutRowParams) {
-	a, err := h.addressByQuery(r, database, table, "table_id")
+	a, err := h.addressByQuery(r, true, database, table, "table_id")
 	h.changeRow(w, r, a, err, false)
 }
 
@@ -172,7 +176,7 @@ func (h *Handler) PutRowByKey(w http.ResponseWriter, r *http.Request, database o
 
 // PatchRow answers patch_row.
 func (h *Handler) PatchRow(w http.ResponseWriter, r *http.Request, database openapi.DatabasePath, table openapi.TablePath, _ openapi.PatchRowParams) {
-	a, err := h.addressByQuery(r, database, table, "table_id")
+	a, err := h.addressByQuery(r, true, database, table, "table_id")
 	h.changeRow(w, r, a, err, true)
 }
 
@@ -222,6 +226,9 @@ func patchColumns(a *address, raw []byte) ([]string, error) {
 		return nil, err
 	}
 	cols := slices.Clone(a.names)
+	if len(cols) == 0 {
+		cols = a.table.Names(a.table.PrimaryKey)
+	}
 	for _, f := range fields {
 		if a.table.Schema.Index(f) < 0 {
 			return nil, errs.Row(errs.UnknownField, 0, clip(f), "table %s has no such column", a.table.Path)
@@ -235,7 +242,7 @@ func patchColumns(a *address, raw []byte) ([]string, error) {
 
 // DeleteRow answers delete_row.
 func (h *Handler) DeleteRow(w http.ResponseWriter, r *http.Request, database openapi.DatabasePath, table openapi.TablePath, _ openapi.DeleteRowParams) {
-	a, err := h.addressByQuery(r, database, table, "columns", "table_id")
+	a, err := h.addressByQuery(r, false, database, table, "columns", "table_id")
 	h.deleteRow(w, r, a, err)
 }
 

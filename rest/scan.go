@@ -118,6 +118,10 @@ func (h *Handler) page(w http.ResponseWriter, r *http.Request, rd *router.Reader
 		out = append(append(out, next...), '"') // base64url needs no escapes
 	}
 	rd.Stats().BytesShipped = int64(len(out))
+	if first := rd.Plan().Ends(); first != nil {
+		out = append(out, `,"offsets":`...)
+		out = append(out, jsonText(first)...)
+	}
 	out = append(out, `,"table_id":`...)
 	out = append(out, jsonText(rd.Plan().Table.ID)...)
 	out = append(out, "}\n"...)
@@ -166,7 +170,7 @@ func (h *Handler) CountRows(w http.ResponseWriter, r *http.Request, database ope
 		h.problem(w, r, err)
 		return
 	}
-	h.answer(w, r, http.StatusOK, map[string]int64{"count": n})
+	h.answer(w, http.StatusOK, map[string]int64{"count": n})
 }
 
 // idleWait is how long a stream waits before it looks whether to end or say that

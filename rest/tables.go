@@ -86,7 +86,7 @@ func (h *Handler) ListDatabases(w http.ResponseWriter, r *http.Request, p openap
 	for _, d := range dbs {
 		out.Databases = append(out.Databases, databaseAnswer(d))
 	}
-	h.answer(w, r, http.StatusOK, out)
+	h.answer(w, http.StatusOK, out)
 }
 
 func databaseAnswer(d catalog.Database) openapi.Database {
@@ -107,7 +107,7 @@ func (h *Handler) CreateDatabase(w http.ResponseWriter, r *http.Request, p opena
 	d, err := h.o.Catalog.CreateDatabase(r.Context(), req.Name, req.Comment)
 	if errs.Is(err, errs.DatabaseAlreadyExists) && p.IfNotExists != nil && *p.IfNotExists {
 		if was, werr := h.o.Catalog.Database(r.Context(), req.Name); werr == nil {
-			h.answer(w, r, http.StatusOK, databaseAnswer(was))
+			h.answer(w, http.StatusOK, databaseAnswer(was))
 			return
 		}
 	}
@@ -116,7 +116,7 @@ func (h *Handler) CreateDatabase(w http.ResponseWriter, r *http.Request, p opena
 		return
 	}
 	w.Header().Set("Location", "/v1/databases/"+d.Name)
-	h.answer(w, r, http.StatusCreated, databaseAnswer(d))
+	h.answer(w, http.StatusCreated, databaseAnswer(d))
 }
 
 // GetDatabase answers get_database.
@@ -126,7 +126,7 @@ func (h *Handler) GetDatabase(w http.ResponseWriter, r *http.Request, database o
 		h.problem(w, r, err)
 		return
 	}
-	h.answer(w, r, http.StatusOK, databaseAnswer(d))
+	h.answer(w, http.StatusOK, databaseAnswer(d))
 }
 
 // DropDatabase answers drop_database.
@@ -169,7 +169,7 @@ func (h *Handler) ListTables(w http.ResponseWriter, r *http.Request, database op
 	for _, t := range ts {
 		out.Tables = append(out.Tables, tableAnswer(t))
 	}
-	h.answer(w, r, http.StatusOK, out)
+	h.answer(w, http.StatusOK, out)
 }
 
 func tableAnswer(t *millrace.Table) openapi.Table {
@@ -218,7 +218,7 @@ func (h *Handler) CreateTable(w http.ResponseWriter, r *http.Request, database o
 		status = http.StatusCreated
 		w.Header().Set("Location", "/v1/databases/"+t.Path.Database+"/tables/"+t.Path.Table)
 	}
-	h.answer(w, r, status, tableAnswer(t))
+	h.answer(w, status, tableAnswer(t))
 }
 
 func (h *Handler) tableHeaders(w http.ResponseWriter, t *millrace.Table) {
@@ -242,7 +242,7 @@ func (h *Handler) GetTable(w http.ResponseWriter, r *http.Request, database open
 		return
 	}
 	h.tableHeaders(w, t)
-	h.answer(w, r, http.StatusOK, tableAnswer(t))
+	h.answer(w, http.StatusOK, tableAnswer(t))
 }
 
 // DropTable answers drop_table.

@@ -33,7 +33,12 @@ type writing struct {
 	writer  *router.WriterSequence
 
 	answer writeAnswer
-	failed error // the first part that a bucket refused, with on_error=continue
+	// bad is the first bad row of the chunk at hand, with all others of it in its
+	// Fields; nil while there is none. With on_error=continue it stays nil.
+	bad *errs.Error
+	// tells says that rows of the request were, or may have been, written before it
+	// failed, so that a problem tells of them.
+	tells bool
 }
 
 // writeAnswer is the answer of a write, and what a problem adds to itself.
@@ -121,8 +126,10 @@ func (wr *writing) body(w http.ResponseWriter) error {
 	}
 	switch t {
 	case typeNDJSON:
+		wr.tells = true
 		return wr.ndjson()
 	case typeArrow:
+		wr.tells = true
 		return wr.arrow()
 	}
 	return wr.json(w)
@@ -131,11 +138,11 @@ func (wr *writing) body(w http.ResponseWriter) error {
 // finish answers the request.
 func (wr *writing) finish(w http.ResponseWriter, err error) {
 	if err == nil {
-		wr.h.answer(w, wr.r, http.StatusOK, wr.answer)
+		wr.h.answer(w, http.StatusOK, wr.answer)
 		return
 	}
 	e := wr.h.classify(wr.r, err)
-	if wr.table != nil {
+	if wr.tells {
 		told := *e
 		told.Extra = nil
 		for k, v := range e.Extra {
@@ -219,9 +226,7 @@ func (wr *writing) json(w http.ResponseWriter) error {
 	}
 	c := chunk{decoder: d}
 	for i, raw := range parts.Items {
-		if err := wr.add(&c, raw, int64(i)); err != nil {
-			return err
-		}
+		wr.add(&c, raw, int64(i))
 	}
 	return wr.apply(&c)
 }
@@ -266,31 +271,37 @@ type chunk struct {
 	bytes   int
 }
 
-// add takes a row into the chunk. A bad row ends the request, or is noted with
+// add takes a row into the chunk. A bad row is noted; it fails the chunk when the
+// chunk is applied, with all other bad rows of it, or is left out with
 // on_error=continue.
-func (wr *writing) add(c *chunk, raw []byte, index int64) error {
+func (wr *writing) add(c *chunk, raw []byte, index int64) {
 	err := c.decoder.AddObject(raw, index)
 	if err == nil {
 		c.index = append(c.index, index)
 		c.bytes += len(raw)
-		return nil
+		return
 	}
-	return wr.badRow(err)
+	e := wr.h.classify(wr.r, err)
+	switch {
+	case wr.goOn:
+		wr.answer.Rejected++
+		wr.answer.Errors = appendFields(wr.answer.Errors, e.Fields)
+	case wr.bad == nil:
+		wr.bad = e
+	default:
+		wr.bad.Fields = appendFields(wr.bad.Fields, e.Fields)
+	}
 }
 
-func (wr *writing) badRow(err error) error {
-	if !wr.goOn {
-		return err
-	}
-	wr.answer.Rejected++
-	if e := wr.h.classify(wr.r, err); len(wr.answer.Errors) < errs.MaxFieldErrors {
-		wr.answer.Errors = append(wr.answer.Errors, e.Fields...)
-	}
-	return nil
+func appendFields(to, more []errs.FieldError) []errs.FieldError {
+	return append(to, more[:min(len(more), max(0, errs.MaxFieldErrors-len(to)))]...)
 }
 
 // apply writes the chunk and begins the next.
 func (wr *writing) apply(c *chunk) error {
+	if wr.bad != nil {
+		return wr.bad
+	}
 	rows := c.decoder.Finish()
 	defer rows.Release()
 	first := int64(0)
@@ -315,11 +326,10 @@ func (wr *writing) write(rows row.Rows, first int64) error {
 	if res != nil {
 		wr.take(res)
 	}
+	wr.tells = wr.tells || res != nil
 	if err != nil && res != nil && wr.goOn && !errs.Is(err, errs.UnknownOutcome) {
 		e := wr.h.classify(wr.r, err)
-		if len(wr.answer.Errors) < errs.MaxFieldErrors {
-			wr.answer.Errors = append(wr.answer.Errors, errs.FieldError{Code: e.Code, Message: e.Error()})
-		}
+		wr.answer.Errors = appendFields(wr.answer.Errors, []errs.FieldError{{Code: e.Code, Message: e.Error()}})
 		err = nil
 	}
 	if err == nil && wr.writer != nil {

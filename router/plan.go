@@ -40,6 +40,7 @@ type Plan struct {
 	PageSize  int
 
 	limitAll     int64 // of all pages, when Limit is a page's
+	later        bool  // a page after the first
 	filterText   string
 	filterParams []json.RawMessage
 	now          time.Time // what CURRENT_TIMESTAMP is
@@ -241,6 +242,20 @@ func (p *Plan) compileFilter(text string, params []json.RawMessage) error {
 	}
 	p.filter, p.filterText, p.filterParams = f, text, params
 	return nil
+}
+
+// Ends are the offsets that a bounded plan stands for, by bucket key: a changelog
+// read goes on from exactly there. Nil for a page after the first, which does not
+// name all buckets any more.
+func (p *Plan) Ends() map[string]millrace.Offset {
+	if p.Follow || p.later {
+		return nil
+	}
+	out := make(map[string]millrace.Offset, len(p.Parts))
+	for _, part := range p.Parts {
+		out[part.Key] = part.End
+	}
+	return out
 }
 
 // Filtered says whether the plan has a filter.

@@ -62,11 +62,14 @@ func (r *Router) Hold(p *Plan, idle, ttl time.Duration) {
 	ids := map[millrace.ShardID]string{}
 	for i := range p.Parts {
 		part := &p.Parts[i]
-		sn := p.snaps[part.Shard]
-		if !part.State || part.Snapshot != "" || sn == nil {
+		if !part.State || part.Snapshot != "" {
 			continue
 		}
 		if ids[part.Shard] == "" {
+			sn := p.snaps[part.Shard]
+			if sn == nil {
+				continue
+			}
 			ids[part.Shard] = r.shard(part.Shard).Hold(sn, idle, ttl)
 			delete(p.snaps, part.Shard)
 		}
@@ -247,7 +250,7 @@ func (r *Router) Page(ctx context.Context, path string, req *ReadRequest, o Plan
 		}
 		return nil, err
 	}
-	p.limitAll = p.Limit
+	p.limitAll, p.later = p.Limit, true
 	p.Limit = pageLimit(p.limitAll, p.PageSize)
 	return p, nil
 }

@@ -78,8 +78,18 @@ func actionRequest(ctx context.Context, op openapi.Operation, body []byte) (*htt
 			query.Set(name, parameterText(raw))
 		}
 	}
+	// The key of a row address is an object, its row a member of its own.
+	var key map[string]json.RawMessage
+	if raw, ok := members["pk"]; ok && strings.HasSuffix(op.Path, "/rows") && json.Unmarshal(raw, &key) == nil {
+		delete(members, "pk")
+		for name, v := range key {
+			query.Set("pk."+name, parameterText(v))
+		}
+	}
 	var content []byte
 	switch {
+	case op.HasBody && strings.Contains(op.Path, "/rows"):
+		content = members["row"]
 	case op.HasBody:
 		var err error
 		if content, err = json.Marshal(members); err != nil {

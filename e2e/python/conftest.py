@@ -1,4 +1,4 @@
-"""What the tests share: one real server, built from source unless MILLRACE_BIN names a binary, and small helpers."""
+"""What the tests share: one real server, built from source unless E2E_MILLRACE names a binary, and small helpers."""
 
 import itertools
 import json
@@ -17,7 +17,7 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 
 
 def build(folder):
-    given = os.environ.get("MILLRACE_BIN")
+    given = os.environ.get("E2E_MILLRACE")
     if given:
         return pathlib.Path(given).resolve()
     binary = pathlib.Path(folder) / "millrace"

@@ -36,7 +36,7 @@ def test_guide(server):
 def test_demo_tour(server, tmp_path):
     """The demo with its Python part: run loads the flights, tour.py reads them through Flight."""
     root = GUIDE.parents[2]
-    env = {**os.environ, "MILLRACE_BIN": str(server.binary), "DEMO_DATA": str(tmp_path / "demo"), "DEMO_PYTHON": sys.executable}
+    env = {**os.environ, "E2E_MILLRACE": str(server.binary), "DEMO_DATA": str(tmp_path / "demo"), "DEMO_PYTHON": sys.executable}
     env.pop("MILLRACE_SERVER", None)
     done = subprocess.run([str(root / "demo" / "run"), "--check"], env=env, capture_output=True, text=True, timeout=300)
     assert done.returncode == 0, done.stdout[-4000:] + done.stderr[-4000:]
