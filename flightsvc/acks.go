@@ -1,0 +1,133 @@
+package flightsvc
+
+import (
+	"sync"
+
+	"github.com/apache/arrow-go/v18/arrow/flight"
+
+	"github.com/millrace/millrace/router"
+)
+
+// putResultSender is the sending half of a DoPut.
+type putResultSender interface {
+	Send(r *flight.PutResult) error
+}
+
+// acks holds what of a stream is durable and tells its client: at the end, or as
+// it grows. Only the newest state is kept, so a client that does not read costs
+// nothing and holds up only the goroutine in send.
+type acks struct {
+	out     putResultSender
+	streams bool
+	changed chan struct{} // capacity 1
+	last    chan struct{} // closed by finish
+	sent    chan struct{} // closed when send is done
+	sendErr error         // of send
+
+	mu      sync.Mutex
+	seq     uint64
+	rows    int64
+	offsets map[string]router.Range
+	news    bool // not sent yet
+}
+
+func newAcks(out putResultSender, streams bool) *acks {
+	return &acks{
+		out: out, streams: streams, changed: make(chan struct{}, 1), last: make(chan struct{}), sent: make(chan struct{}),
+		offsets: map[string]router.Range{},
+	}
+}
+
+// add takes a batch that is durable.
+func (a *acks) add(seq uint64, rows int64, offsets map[string]router.Range) {
+	a.mu.Lock()
+	a.seq, a.rows, a.news = seq, a.rows+rows, true
+	for key, r := range offsets {
+		// Ranges of a bucket grow together; what others wrote in between is in them.
+		if had, ok := a.offsets[key]; ok {
+			r.Start, r.End = min(r.Start, had.Start), max(r.End, had.End)
+		}
+		a.offsets[key] = r
+	}
+	a.mu.Unlock()
+	if a.streams {
+		select {
+		case a.changed <- struct{}{}:
+		default:
+		}
+	}
+}
+
+func (a *acks) taken() (seq uint64, rows int64) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.seq, a.rows
+}
+
+// ready tells the client of a stream of acknowledgements that its descriptor and
+// schema are accepted: many see an error only when they read.
+func (a *acks) ready() error {
+	if !a.streams {
+		return nil
+	}
+	a.mu.Lock()
+	a.news = true
+	a.mu.Unlock()
+	return a.sendNews()
+}
+
+// sendNews sends an acknowledgement if there is anything new.
+func (a *acks) sendNews() error {
+	a.mu.Lock()
+	var b []byte
+	if a.news {
+		a.news = false
+		b = appendJSON(nil, struct {
+			Seq     uint64                  `json:"ack_seq"`
+			Rows    int64                   `json:"ack_rows"`
+			Offsets map[string]router.Range `json:"offsets"`
+		}{a.seq, a.rows, a.offsets})
+	}
+	a.mu.Unlock()
+	if b == nil {
+		return nil
+	}
+	return a.out.Send(&flight.PutResult{AppMetadata: b})
+}
+
+// send sends acknowledgements until finish is called. It runs in a goroutine of
+// its own.
+func (a *acks) send() {
+	defer close(a.sent)
+	for {
+		select {
+		case <-a.changed:
+		case <-a.last:
+			a.sendErr = a.sendNews()
+			return
+		}
+		if a.sendErr = a.sendNews(); a.sendErr != nil {
+			return
+		}
+	}
+}
+
+// finish sends what was not sent yet; the one final result when there were no
+// acknowledgements and all went well.
+func (a *acks) finish(well bool) error {
+	if a.streams {
+		close(a.last)
+		<-a.sent
+		return a.sendErr
+	}
+	if !well {
+		return nil
+	}
+	a.mu.Lock()
+	b := appendJSON(nil, struct {
+		Rows    int64                   `json:"rows"`
+		Offsets map[string]router.Range `json:"offsets"`
+	}{a.rows, a.offsets})
+	a.mu.Unlock()
+	return a.out.Send(&flight.PutResult{AppMetadata: b})
+}

@@ -1,0 +1,230 @@
+package flightsvc
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"path"
+	"runtime/debug"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"github.com/google/uuid"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/metadata"
+	"google.golang.org/grpc/status"
+
+	gen "github.com/apache/arrow-go/v18/arrow/flight/gen/flight"
+
+	"github.com/millrace/millrace/errs"
+)
+
+const requestIDKey = "x-request-id"
+
+// call is one call under way.
+type call struct {
+	s         *Service
+	method    string // DoGet …
+	requestID string
+	start     time.Time
+
+	// Of streaming calls.
+	cancel context.CancelCauseFunc
+	// waiting is since when the call waits for its client to take a message, or to send
+	// the first one, in nanoseconds since start; 0 when it does not.
+	waiting atomic.Int64
+	// idle says that nothing is lost when the call ends now: it waits for the client
+	// to ask, or for records to come.
+	idle atomic.Bool
+}
+
+type callKey struct{}
+
+// callOf is the call that ctx belongs to.
+func callOf(ctx context.Context) *call { return ctx.Value(callKey{}).(*call) }
+
+func (s *Service) begin(ctx context.Context, fullMethod string) (*call, context.Context) {
+	c := &call{s: s, method: path.Base(fullMethod), requestID: requestID(ctx), start: time.Now()}
+	return c, context.WithValue(ctx, callKey{}, c)
+}
+
+// requestID is what the client calls its request, or a new name.
+func requestID(ctx context.Context) string {
+	md, _ := metadata.FromIncomingContext(ctx)
+	if ids := md.Get(requestIDKey); len(ids) == 1 && len(ids[0]) > 0 && len(ids[0]) <= 128 && !strings.ContainsFunc(ids[0], func(r rune) bool { return r <= ' ' || r > '~' }) {
+		return ids[0]
+	}
+	return uuid.NewString()
+}
+
+// end renders and counts the outcome of a call.
+func (c *call) end(ctx context.Context, err error) error {
+	err = c.s.render(ctx, c, err)
+	took := time.Since(c.start)
+	code := status.Code(err)
+	c.s.metrics.calls.WithLabelValues(c.method, code.String()).Inc()
+	c.s.metrics.duration.WithLabelValues(c.method).Observe(took.Seconds())
+	if c.s.o.Logger.Enabled(ctx, slog.LevelDebug) {
+		c.s.o.Logger.LogAttrs(ctx, slog.LevelDebug, "flight call", slog.String("method", c.method), slog.String("request_id", c.requestID), slog.String("code", code.String()), slog.Duration("took", took))
+	}
+	return err
+}
+
+// recovered turns a panic into an error.
+func (c *call) recovered(err *error) {
+	if p := recover(); p != nil {
+		c.s.metrics.panics.Inc()
+		*err = fmt.Errorf("panic: %v\n%s", p, debug.Stack())
+	}
+}
+
+// isFlight says whether a method is of the Flight service; health has its own ways.
+func isFlight(fullMethod string) bool {
+	return strings.HasPrefix(fullMethod, "/"+gen.FlightService_ServiceDesc.ServiceName+"/")
+}
+
+var errDraining = errs.New(errs.Draining, "the server is shutting down: go on elsewhere, or here in a moment, from where the stream stood")
+
+func (s *Service) interceptUnary(ctx context.Context, req any, info *grpc.UnaryServerInfo, handler grpc.UnaryHandler) (any, error) {
+	if !isFlight(info.FullMethod) {
+		return handler(ctx, req)
+	}
+	c, ctx := s.begin(ctx, info.FullMethod)
+	ctx, cancel := unaryDeadline(ctx)
+	defer cancel()
+	if err := grpc.SetHeader(ctx, metadata.Pairs(requestIDKey, c.requestID)); err != nil {
+		return nil, err
+	}
+	var resp any
+	err := func() (err error) {
+		defer c.recovered(&err)
+		if s.isDraining() {
+			return errDraining
+		}
+		resp, err = handler(ctx, req)
+		return err
+	}()
+	if err = c.end(ctx, err); err != nil {
+		return nil, err
+	}
+	return resp, nil
+}
+
+// unaryDeadline gives a call that is answered once the deadline it lacks.
+func unaryDeadline(ctx context.Context) (context.Context, context.CancelFunc) {
+	if _, ok := ctx.Deadline(); ok {
+		return context.WithTimeout(ctx, maxUnaryTime)
+	}
+	return context.WithTimeout(ctx, defaultUnaryTime)
+}
+
+func (s *Service) interceptStream(srv any, ss grpc.ServerStream, info *grpc.StreamServerInfo, handler grpc.StreamHandler) error {
+	if !isFlight(info.FullMethod) {
+		return handler(srv, ss)
+	}
+	c, ctx := s.begin(ss.Context(), info.FullMethod)
+	ctx, c.cancel = context.WithCancelCause(ctx)
+	defer c.cancel(nil)
+	if err := ss.SetHeader(metadata.Pairs(requestIDKey, c.requestID)); err != nil {
+		return err
+	}
+	if s.isDraining() {
+		return c.end(ctx, errDraining)
+	}
+	open := s.metrics.openStreams.WithLabelValues(c.method)
+	open.Inc()
+	defer open.Dec()
+	done := make(chan error, 1)
+	s.calls.Go(func() {
+		var err error
+		defer func() { done <- err }()
+		defer c.recovered(&err)
+		err = handler(srv, &watchedStream{ServerStream: ss, ctx: ctx, c: c})
+	})
+	return c.end(ctx, c.watch(done))
+}
+
+// startWaiting and stopWaiting enclose what the client can hold up.
+func (c *call) startWaiting() { c.waiting.Store(int64(time.Since(c.start)) | 1) }
+func (c *call) stopWaiting()  { c.waiting.Store(0) }
+
+// stuck says whether the client has held the call up for too long.
+func (c *call) stuck() bool {
+	since := c.waiting.Load()
+	return since != 0 && time.Since(c.start)-time.Duration(since) > c.s.o.StallTimeout
+}
+
+// watchedStream tells its call while the client holds it up.
+type watchedStream struct {
+	grpc.ServerStream
+	ctx context.Context //nolint:containedctx // the stream's own, as gRPC has it
+	c   *call
+}
+
+func (w *watchedStream) Context() context.Context { return w.ctx }
+
+func (w *watchedStream) SendMsg(m any) error {
+	w.c.startWaiting()
+	defer w.c.stopWaiting()
+	return w.ServerStream.SendMsg(m)
+}
+
+// How often a streaming call is looked at while draining, and how long it has to
+// end once it was told to.
+const (
+	drainPoll  = 20 * time.Millisecond
+	cancelTime = 500 * time.Millisecond
+)
+
+// watch waits for a streaming call to end, and ends it when its client stops
+// reading (F3) or the server has to go.
+func (c *call) watch(done <-chan error) error {
+	tick := time.NewTicker(max(c.s.o.StallTimeout/4, time.Millisecond))
+	defer tick.Stop()
+	draining := c.s.draining
+	var look <-chan time.Time
+	var grace <-chan time.Time
+	for {
+		select {
+		case err := <-done:
+			return err
+		case <-tick.C:
+			if c.stuck() {
+				c.s.metrics.stalled.Inc()
+				return c.endNow(done, errs.New(errs.Unavailable, "nothing came from the client, or went to it, for %s; go on from where the stream stood", c.s.o.StallTimeout))
+			}
+		case <-draining:
+			draining = nil
+			poll := time.NewTicker(drainPoll)
+			defer poll.Stop()
+			look, grace = poll.C, time.After(c.s.o.DrainGrace)
+			if c.idle.Load() {
+				return c.endNow(done, errDraining)
+			}
+		case <-look:
+			if c.idle.Load() {
+				return c.endNow(done, errDraining)
+			}
+		case <-grace:
+			return c.endNow(done, errDraining)
+		}
+	}
+}
+
+// endNow tells a call to end and does not wait long for it: it may be stuck in the
+// transport, which lets go when this call returns.
+func (c *call) endNow(done <-chan error, cause error) error {
+	c.cancel(cause)
+	select {
+	case err := <-done:
+		if err == nil || errors.Is(err, context.Canceled) || status.Code(err) == codes.Canceled {
+			return cause
+		}
+		return err
+	case <-time.After(cancelTime):
+		return cause
+	}
+}
