@@ -122,8 +122,10 @@ func TestHostileNames(t *testing.T) {
 	s := newServer(t)
 	db := newDB(t, s)
 	tables := "/v1/databases/" + db + "/tables"
-	for _, name := range []string{"", ".", "..", "../x", "a/b", `a\b`, "a\x00b", "*", ">", "a b", " ", "a.b", "é", "1a", "a-b", "a$changelog", "__x",
-		"_log_offset", "_change_type", "%2e%2e", strings.Repeat("n", 201), strings.Repeat("n", 64<<10), "CON:", "-rf", "a\nb"} {
+	for _, name := range []string{
+		"", ".", "..", "../x", "a/b", `a\b`, "a\x00b", "*", ">", "a b", " ", "a.b", "é", "1a", "a-b", "a$changelog", "__x",
+		"_log_offset", "_change_type", "%2e%2e", strings.Repeat("n", 201), strings.Repeat("n", 64<<10), "CON:", "-rf", "a\nb",
+	} {
 		s.fails(t, 422, "invalid_name", "POST", "/v1/databases", obj{"name": name})
 		s.fails(t, 422, "invalid_name", "POST", tables, obj{"name": name, "columns": columnList("a INT")})
 		s.fails(t, 422, "invalid_name", "POST", tables, obj{"name": "t", "columns": []obj{{"name": name, "type": "INT"}}})

@@ -19,7 +19,8 @@ import (
 // wireBytes counts the bytes of messages as they come over the wire.
 type wireBytes struct{ n atomic.Int64 }
 
-func (w *wireBytes) TagRPC(ctx context.Context, _ *stats.RPCTagInfo) context.Context   { return ctx }
+func (w *wireBytes) TagRPC(ctx context.Context, _ *stats.RPCTagInfo) context.Context { return ctx }
+
 func (w *wireBytes) TagConn(ctx context.Context, _ *stats.ConnTagInfo) context.Context { return ctx }
 func (w *wireBytes) HandleConn(context.Context, stats.ConnStats)                       {}
 func (w *wireBytes) HandleRPC(_ context.Context, s stats.RPCStats) {

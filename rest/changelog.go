@@ -1,6 +1,7 @@
 package rest
 
 import (
+	"context"
 	"errors"
 	"io"
 	"net/http"
@@ -98,7 +99,7 @@ func (h *Handler) poll(w http.ResponseWriter, r *http.Request, rd *router.Reader
 	n := 0
 	for len(out) < maxPageBytes {
 		c, err := next(ctx, rd, wait)
-		if errors.Is(err, io.EOF) || err == nil && c == nil || errs.Is(err, errs.Draining) {
+		if errors.Is(err, io.EOF) || err == nil && c == nil || errs.Is(err, errs.Draining) || errors.Is(err, context.DeadlineExceeded) {
 			break // the client goes on from `next`
 		}
 		if err == nil {

@@ -4,13 +4,12 @@ import (
 	"encoding/json"
 	"net/http"
 
+	millrace "github.com/millrace/millrace"
 	"github.com/millrace/millrace/errs"
 	"github.com/millrace/millrace/openapi"
 	"github.com/millrace/millrace/router"
 	"github.com/millrace/millrace/row"
 	"github.com/millrace/millrace/row/jsonrow"
-
-	millrace "github.com/millrace/millrace"
 )
 
 // LookupRows answers lookup_rows.

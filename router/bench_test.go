@@ -35,12 +35,14 @@ func benchRouter(b *testing.B) (*router.Router, *fakeCatalog) {
 }
 
 func benchTable(cat *fakeCatalog, keyed bool, buckets int) *millrace.Table {
-	t := &millrace.Table{ID: millrace.TableID(len(cat.tables) + 1), Path: millrace.TablePath{Database: "d", Table: fmt.Sprint("t", len(cat.tables))}, Kind: millrace.LogTable, Buckets: buckets,
+	t := &millrace.Table{
+		ID: millrace.TableID(len(cat.tables) + 1), Path: millrace.TablePath{Database: "d", Table: fmt.Sprint("t", len(cat.tables))}, Kind: millrace.LogTable, Buckets: buckets,
 		Schema: &millrace.Schema{ID: 1, Columns: []millrace.Column{
 			{ID: 1, Name: "k", Type: millrace.DataType{Kind: millrace.BigInt}},
 			{ID: 2, Name: "v", Type: millrace.DataType{Kind: millrace.String}, Nullable: true},
 			{ID: 3, Name: "n", Type: millrace.DataType{Kind: millrace.BigInt}, Nullable: true},
-		}}}
+		}},
+	}
 	if keyed {
 		t.Kind, t.PrimaryKey, t.BucketKey = millrace.KeyedTable, []millrace.ColumnID{1}, []millrace.ColumnID{1}
 	}

@@ -88,7 +88,8 @@ func (rd *Reader) Plan() *Plan { return rd.plan }
 func (rd *Reader) Stats() *Stats { return &rd.stats }
 
 // Next is the next chunk, io.EOF at the end. A plan that follows the log has no
-// end: Next waits for records, at most for wait, and is (nil, nil) when none came.
+// end: Next waits for records, at most for wait, and is (nil, nil) when none came;
+// with no wait, when there are none now.
 // The caller releases the chunk before it calls Next again.
 func (rd *Reader) Next(ctx context.Context, wait time.Duration) (*Chunk, error) {
 	var timer <-chan time.Time
@@ -103,10 +104,10 @@ func (rd *Reader) Next(ctx context.Context, wait time.Duration) (*Chunk, error) 
 		if c != nil || err != nil {
 			return c, err
 		}
+		if more && (!rd.plan.Follow || wait <= 0) {
+			continue
+		}
 		if !rd.plan.Follow {
-			if more {
-				continue
-			}
 			return nil, io.EOF
 		}
 		if timer == nil {

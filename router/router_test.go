@@ -99,12 +99,14 @@ func (f *fixture) crash() {
 
 func (f *fixture) table(name string, keyed bool, buckets int) *millrace.Table {
 	id := millrace.TableID(len(f.cat.tables) + 1)
-	t := &millrace.Table{ID: id, Path: millrace.TablePath{Database: "d", Table: name}, Kind: millrace.LogTable, Buckets: buckets,
+	t := &millrace.Table{
+		ID: id, Path: millrace.TablePath{Database: "d", Table: name}, Kind: millrace.LogTable, Buckets: buckets,
 		Schema: &millrace.Schema{ID: 1, Columns: []millrace.Column{
 			{ID: 1, Name: "k", Type: millrace.DataType{Kind: millrace.BigInt}},
 			{ID: 2, Name: "v", Type: millrace.DataType{Kind: millrace.String}, Nullable: true},
 			{ID: 3, Name: "n", Type: millrace.DataType{Kind: millrace.Int}, Nullable: true},
-		}}}
+		}},
+	}
 	if keyed {
 		t.Kind, t.PrimaryKey, t.BucketKey = millrace.KeyedTable, []millrace.ColumnID{1}, []millrace.ColumnID{1}
 	}
