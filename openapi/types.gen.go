@@ -480,7 +480,7 @@ type BucketList struct {
 // BucketOutcomes What became of each bucket's part of a write, by bucket key.
 type BucketOutcomes map[string]string
 
-// ChangelogPage Examples: {"high_watermark":{"0":3},"next":"c1.CQAAAAEAAAADAAAA","rows":[{"_bucket":0,"_change_type":"+I","_commit_timestamp":"2026-11-29T10:00:00Z","_log_offset":0,"order_id":1,"status":"pending"},{"_bucket":0,"_change_type":"-U","_commit_timestamp":"2026-11-29T10:00:01Z","_log_offset":1,"order_id":1,"status":"pending"},{"_bucket":0,"_change_type":"+U","_commit_timestamp":"2026-11-29T10:00:01Z","_log_offset":2,"order_id":1,"status":"paid"}],"table_id":9}
+// ChangelogPage Examples: {"high_watermark":{"0":3},"next":"c1.CQAAAAEAAAADAAAA","rows":[{"_bucket":0,"_change_type":"+I","_commit_timestamp":"2026-11-29T10:00:00Z","_log_offset":0,"_partition":null,"order_id":1,"status":"pending"},{"_bucket":0,"_change_type":"-U","_commit_timestamp":"2026-11-29T10:00:01Z","_log_offset":1,"_partition":null,"order_id":1,"status":"pending"},{"_bucket":0,"_change_type":"+U","_commit_timestamp":"2026-11-29T10:00:01Z","_log_offset":2,"_partition":null,"order_id":1,"status":"paid"}],"table_id":9}
 type ChangelogPage struct {
 	TableID int64 `json:"table_id"`
 
@@ -496,9 +496,9 @@ type ChangelogPage struct {
 	HighWatermark Offsets `json:"high_watermark"`
 }
 
-// ChangelogRow A change record: `_change_type` (`+I`, `-U`, `+U`, `-D`), `_log_offset`, `_commit_timestamp`, the columns asked for, then `_partition` (on a partitioned table) and `_bucket`.
+// ChangelogRow A change record: `_change_type` (`+I`, `-U`, `+U`, `-D`), `_log_offset`, `_commit_timestamp`, the columns asked for, then `_partition` (null on a table without partitions) and `_bucket`.
 //
-// Examples: {"_bucket":0,"_change_type":"+U","_commit_timestamp":"2026-11-29T10:00:00.123Z","_log_offset":2,"order_id":1,"status":"paid"}
+// Examples: {"_bucket":0,"_change_type":"+U","_commit_timestamp":"2026-11-29T10:00:00.123Z","_log_offset":2,"_partition":null,"order_id":1,"status":"paid"}
 type ChangelogRow = json.RawMessage
 
 // Cluster defines model for Cluster.

@@ -49,28 +49,22 @@ func recoverDamage(what string, err *error) {
 
 // textOfBatches writes an Arrow stream as text.
 func textOfBatches(in io.Reader, out textWriter) (rows int64, err error) {
-	var cells []cell
-	var write []func(arr arrow.Array, i int) cell
+	var t *batchText
 	rows, err = readBatches(in, func(s *arrow.Schema) error {
+		t = newBatchText(s)
 		names, right := make([]string, s.NumFields()), make([]bool, s.NumFields())
 		for i, f := range s.Fields() {
 			names[i] = f.Name
 			right[i] = isNumber(f.Type)
-			write = append(write, cellWriter(f))
 		}
-		cells = make([]cell, len(names))
 		out.header(names, right)
 		return nil
 	}, func(rec arrow.RecordBatch) error {
+		typed := row.Project(rec, t.typed)
+		defer typed.Release()
+		t.bind(rec, typed)
 		for i := range int(rec.NumRows()) {
-			for j, arr := range rec.Columns() {
-				if arr.IsNull(i) {
-					cells[j] = cell{null: true}
-				} else {
-					cells[j] = write[j](arr, i)
-				}
-			}
-			if err := out.row(cells); err != nil {
+			if err := out.row(t.row(i)); err != nil {
 				return err
 			}
 		}
@@ -83,25 +77,73 @@ func textOfBatches(in io.Reader, out textWriter) (rows int64, err error) {
 	return rows, out.close()
 }
 
-func isNumber(t arrow.DataType) bool {
-	return arrow.IsInteger(t.ID()) || arrow.IsFloating(t.ID()) || arrow.IsDecimal(t.ID())
+// batchText renders the rows of batches: values as JSON has them, strings bare. A
+// column without a SQL type is rendered as Arrow does.
+type batchText struct {
+	rec     arrow.RecordBatch
+	encoder *jsonrow.Encoder // of the columns that have a SQL type
+	typed   []int            // their positions
+	at      []int            // position in typed, or -1
+	bare    []bool           // strings
+	cells   []cell
+	buf     []byte
+	ends    []int // of the texts in buf, each after its column
 }
 
-// cellWriter renders the values of a column: as JSON has them, strings bare. A
-// column without a SQL type is rendered as Arrow does.
-func cellWriter(f arrow.Field) func(arrow.Array, int) cell {
-	t, err := millrace.ParseType(metaOf(f, row.MetaType))
-	if err != nil || !arrow.TypeEqual(row.ArrowType(t), f.Type) {
-		return func(arr arrow.Array, i int) cell { return cell{text: arr.ValueStr(i)} }
+func newBatchText(s *arrow.Schema) *batchText {
+	t := &batchText{at: make([]int, s.NumFields()), bare: make([]bool, s.NumFields()), cells: make([]cell, s.NumFields())}
+	var cols []millrace.Column
+	for i, f := range s.Fields() {
+		typ, err := millrace.ParseType(metaOf(f, row.MetaType))
+		if err != nil || !arrow.TypeEqual(row.ArrowType(typ), f.Type) {
+			t.at[i] = -1
+			continue
+		}
+		t.bare[i] = typ.Kind == millrace.String || typ.Kind == millrace.Char
+		t.at[i] = len(cols)
+		t.typed = append(t.typed, i)
+		cols = append(cols, millrace.Column{Name: f.Name, Type: typ, Nullable: true})
 	}
-	if t.Kind == millrace.String || t.Kind == millrace.Char {
-		return func(arr arrow.Array, i int) cell { return cell{text: arr.(*array.String).Value(i)} }
+	t.encoder = jsonrow.NewEncoder(cols, jsonrow.EncodeOptions{})
+	return t
+}
+
+// bind makes rec the batch whose rows are rendered; it and what is made of it must
+// stay alive meanwhile.
+func (t *batchText) bind(rec, typed arrow.RecordBatch) {
+	t.rec = rec
+	t.encoder.Bind(typed)
+}
+
+// row renders a row; the cells are good until the next.
+func (t *batchText) row(i int) []cell {
+	// The texts of a row are in one buffer, which becomes one string.
+	t.buf = t.buf[:0]
+	ends := t.ends[:0]
+	for j, arr := range t.rec.Columns() {
+		switch {
+		case arr.IsNull(i):
+			t.cells[j] = cell{null: true}
+		case t.bare[j]:
+			t.cells[j] = cell{text: arr.(*array.String).Value(i)}
+		case t.at[j] < 0:
+			t.cells[j] = cell{text: arr.ValueStr(i)}
+		default:
+			t.buf = t.encoder.AppendValue(t.buf, t.at[j], i)
+			ends = append(ends, j, len(t.buf))
+		}
 	}
-	var buf []byte
-	return func(arr arrow.Array, i int) cell {
-		buf = jsonrow.AppendValue(buf[:0], t, arr, i, jsonrow.EncodeOptions{})
-		return cellOf(buf)
+	t.ends = ends
+	text, start := string(t.buf), 0
+	for k := 0; k < len(ends); k += 2 {
+		t.cells[ends[k]] = cellOf(text[start:ends[k+1]])
+		start = ends[k+1]
 	}
+	return t.cells
+}
+
+func isNumber(t arrow.DataType) bool {
+	return arrow.IsInteger(t.ID()) || arrow.IsFloating(t.ID()) || arrow.IsDecimal(t.ID())
 }
 
 func metaOf(f arrow.Field, key string) string {

@@ -1,6 +1,8 @@
 package main
 
 import (
+	"strings"
+
 	"github.com/alecthomas/kong"
 
 	"github.com/millrace/millrace/errs"
@@ -14,5 +16,5 @@ type laterCmd struct {
 
 // Run implements the command.
 func (c *laterCmd) Run(k *kong.Context) error {
-	return errs.New(errs.NotImplemented, "%s is not in this release yet", k.Selected().FullPath())
+	return errs.New(errs.NotImplemented, "%s is not in this release yet", strings.TrimPrefix(k.Selected().FullPath(), "millrace "))
 }

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -93,7 +94,7 @@ func run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.
 // commandOf is the part of the command line that was understood.
 func commandOf(k *kong.Context, err error) []string {
 	if k == nil {
-		if p, ok := err.(*kong.ParseError); ok { //nolint:errorlint // kong returns it bare
+		if p, ok := errors.AsType[*kong.ParseError](err); ok {
 			k = p.Context
 		}
 	}

@@ -77,7 +77,7 @@ func (c *putCmd) Run(ctx context.Context, a *app) error {
 	}
 	if err != nil {
 		if result.Accepted > 0 {
-			return fmt.Errorf("stopped; %s before it were written: %w", plural(int(result.Accepted), "row"), err)
+			return fmt.Errorf("stopped after %s: %w", plural(int(result.Accepted), "row"), err)
 		}
 		return err
 	}
@@ -92,7 +92,7 @@ func (c *putCmd) report(r client.WriteResult, skipped *skippedRows) error {
 	if r.Rejected == 0 {
 		return nil
 	}
-	e := errs.New(errs.InvalidValue, "%s were refused", plural(int(r.Rejected), "row"))
+	e := errs.New(errs.InvalidValue, "refused %s", plural(int(r.Rejected), "row"))
 	if skipped != nil {
 		for _, b := range skipped.first {
 			e.Fields = append(e.Fields, errs.FieldError{Code: errs.CodeOf(b), Message: b.Error()})

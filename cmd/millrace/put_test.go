@@ -198,7 +198,7 @@ func TestPutIsAnsweredEarly(t *testing.T) {
 	endless := io.MultiReader(strings.NewReader("id,name\n"), &repeat{text: "1,abcdefghijklmnopqrstuvwxyz\n", left: 1 << 40})
 	code, _, stderr := cliRun(t, server, endless, "put", "d.t", "--file", "-", "--input-format", "csv")
 	require.Equal(t, 1, code)
-	require.Contains(t, stderr, `stopped; 10,000 rows before it were written: row 10001, field "id": too large (value_out_of_range)`)
+	require.Contains(t, stderr, `stopped after 10,000 rows: row 10001, field "id": too large (value_out_of_range)`)
 }
 
 // repeat is a text over and over.

@@ -59,8 +59,8 @@ type output struct {
 	Stats  bool   `help:"Say on standard error what the read cost."`
 }
 
-// open returns where to write, and what ends it: close the file, or remove it
-// when it is not whole.
+// open returns where to write, and what ends it: it closes the file, and removes
+// one that is not whole.
 func (o output) open(a *app) (out io.Writer, end func(err error) error, err error) {
 	binary := o.Format == "arrow" || o.Format == "parquet"
 	if o.Output == "" {
@@ -73,12 +73,14 @@ func (o output) open(a *app) (out io.Writer, end func(err error) error, err erro
 	if err != nil {
 		return nil, nil, err
 	}
+	st, err := f.Stat()
+	regular := err == nil && st.Mode().IsRegular() // not a device, which must stay
 	return f, func(err error) error {
 		if closeErr := f.Close(); err == nil {
 			err = closeErr
 		}
-		if err != nil && binary {
-			_ = os.Remove(o.Output) // half of it is of no use
+		if err != nil && regular {
+			_ = os.Remove(o.Output) // what lies there is whole, or is not there
 		}
 		return err
 	}, nil

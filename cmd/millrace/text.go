@@ -225,7 +225,7 @@ func (j *jsonRows) write(object json.RawMessage) error {
 	}
 	for i, n := range names {
 		if at, ok := j.index[n]; ok {
-			j.cells[at] = cellOf(values[i])
+			j.cells[at] = cellOf(string(values[i]))
 		}
 	}
 	return j.out.row(j.cells)
@@ -252,17 +252,19 @@ func (j *jsonRows) columns(names []string, values []json.RawMessage) {
 }
 
 // cellOf is a JSON value as text: strings without quotes, everything else as it is.
-func cellOf(v json.RawMessage) cell {
+func cellOf(v string) cell {
 	switch {
-	case string(v) == "null":
+	case v == "null":
 		return cell{null: true}
+	case v[0] == '"' && strings.IndexByte(v, '\\') < 0:
+		return cell{text: v[1 : len(v)-1]}
 	case v[0] == '"':
 		var s string
-		if json.Unmarshal(v, &s) == nil {
+		if json.Unmarshal([]byte(v), &s) == nil {
 			return cell{text: s}
 		}
 	}
-	return cell{text: string(v)}
+	return cell{text: v}
 }
 
 // members are the members of a JSON object, in order.
