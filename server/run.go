@@ -76,6 +76,7 @@ func (s *Server) onStop(what string, do func(ctx context.Context) error) {
 // when it cannot be stopped cleanly.
 func Run(ctx context.Context, o Options) error {
 	s := &Server{settings: o.Settings, version: o.Version, log: newLogger(o.Log, o.Settings), draining: make(chan struct{})}
+	boundMemory()
 	s.serving, s.failed = errgroup.WithContext(context.WithoutCancel(ctx))
 	err := s.start(ctx)
 	if err == nil {

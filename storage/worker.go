@@ -26,12 +26,13 @@ type Options struct {
 	Dir             string // the data directory; it exists
 	Cluster         [16]byte
 	Shards          int
-	CacheBytes      int64 // block cache of all shards; default 128 MiB
+	CacheBytes      int64 // block cache of all shards; default 64 MiB
 	CheckpointBytes int64
 	CheckpointEvery time.Duration
 	SealBytes       int64
 	TailBytes       int64
 	BucketTailBytes int64
+	QueueBytes      int64
 	MemTableBytes   uint64
 	WALFileBytes    int64 // size at which a file of the log is ended; default 64 MiB
 	Codec           segment.Codec
@@ -55,7 +56,7 @@ type Worker struct {
 // the same and answers with its error; Err tells of it.
 func Open(ctx context.Context, o Options) (*Worker, error) {
 	if o.CacheBytes == 0 {
-		o.CacheBytes = 128 << 20
+		o.CacheBytes = 64 << 20
 	}
 	for _, d := range []string{"wal", "shards"} {
 		if err := o.FS.MkdirAll(path.Join(o.Dir, d), 0o755); err != nil {
@@ -95,7 +96,7 @@ func (w *Worker) openShard(ctx context.Context, id millrace.ShardID, o Options, 
 	s, err := shard.Open(ctx, shard.Options{
 		ID: id, Dir: path.Join(o.Dir, "shards", fmt.Sprintf("%05d", id)), Cluster: o.Cluster,
 		CheckpointBytes: o.CheckpointBytes, CheckpointEvery: o.CheckpointEvery, SealBytes: o.SealBytes,
-		TailBytes: o.TailBytes, BucketTailBytes: o.BucketTailBytes, MemTableBytes: o.MemTableBytes,
+		TailBytes: o.TailBytes, BucketTailBytes: o.BucketTailBytes, QueueBytes: o.QueueBytes, MemTableBytes: o.MemTableBytes,
 		Codec: o.Codec, MaxSnapshots: o.MaxSnapshots,
 		FS: o.FS, Log: log, Cache: w.cache, Clock: o.Clock, Logger: o.Logger, Metrics: m, Hook: o.Hook,
 	})

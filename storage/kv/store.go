@@ -20,7 +20,7 @@ type Options struct {
 	FS            vfs.FS
 	Dir           string
 	Cache         *pebble.Cache // shared by the shards of a process
-	MemTableBytes uint64        // default 32 MiB
+	MemTableBytes uint64        // default 8 MiB
 	Logger        *slog.Logger
 }
 
@@ -32,14 +32,14 @@ type Store struct {
 // Open opens or creates the store in a directory.
 func Open(o Options) (*Store, error) {
 	if o.MemTableBytes == 0 {
-		o.MemTableBytes = 32 << 20
+		o.MemTableBytes = 8 << 20
 	}
 	po := &pebble.Options{
 		FS:                          o.FS,
 		Cache:                       o.Cache,
 		DisableWAL:                  true,
 		MemTableSize:                o.MemTableBytes,
-		MemTableStopWritesThreshold: 4,
+		MemTableStopWritesThreshold: 3,
 		L0CompactionThreshold:       4,
 		L0StopWritesThreshold:       24,
 		FormatMajorVersion:          pebble.FormatNewest,

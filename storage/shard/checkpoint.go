@@ -148,6 +148,6 @@ func publishFile(fs vfs.FS, dir, name string, write func(f vfs.File) error) erro
 	return bucket.SyncDir(fs, dir)
 }
 
-func corrupt(file string, format string, args ...any) error {
+func corrupt(file, format string, args ...any) error {
 	return errs.New(errs.CorruptData, "%s: %s", file, fmt.Sprintf(format, args...))
 }

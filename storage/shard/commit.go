@@ -282,7 +282,7 @@ func (s *Shard) refuseQueued(g *group) {
 
 // waitForRoom holds the loop while too much waits in memory to be moved to segments.
 func (s *Shard) waitForRoom(ctx context.Context) {
-	for s.tailBytes.Load() > 3*s.o.TailBytes && s.Err() == nil {
+	for s.tailBytes.Load() > 2*s.o.TailBytes && s.Err() == nil {
 		wake(s.unflushed)
 		select {
 		case <-s.flushed:

@@ -56,6 +56,10 @@ type Result struct {
 	Duplicate bool
 }
 
+// keyedRowBytes is about what a keyed row takes besides its bytes while it is
+// merged: slices, the overlay's entry, the state's batch.
+const keyedRowBytes = 200
+
 // bytes is about what the op holds in memory.
 func (o *Op) bytes() int64 {
 	n := 256
@@ -66,7 +70,7 @@ func (o *Op) bytes() int64 {
 		n += len(r) + 48
 	}
 	for _, k := range o.Keys {
-		n += len(k)
+		n += len(k) + keyedRowBytes
 	}
 	return int64(n)
 }

@@ -11,7 +11,7 @@ import (
 
 // Bounds of a group: what goes into one append to the log.
 const (
-	maxGroupBytes = 8 << 20
+	maxGroupBytes = 4 << 20
 	maxGroupOps   = 8192
 	// A rows payload is cut near this size, between records (never between a -U
 	// and its +U), so that stored batches stay small.

@@ -35,10 +35,10 @@ type Options struct {
 	CheckpointBytes int64         // log bytes that trigger a checkpoint; default 64 MiB
 	CheckpointEvery time.Duration // age that triggers one; default 60 s
 	SealBytes       int64         // size at which a segment file is sealed; default 64 MiB
-	TailBytes       int64         // batches kept in memory before they are moved to segments; default 32 MiB
-	BucketTailBytes int64         // the same for one bucket; default 4 MiB
-	QueueBytes      int64         // writes waiting; default 64 MiB
-	MemTableBytes   uint64        // of the state store; default 32 MiB
+	TailBytes       int64         // batches kept in memory before they are moved to segments; default 8 MiB
+	BucketTailBytes int64         // the same for one bucket; default 3 MiB
+	QueueBytes      int64         // writes waiting; default 16 MiB
+	MemTableBytes   uint64        // of the state store; default 8 MiB
 	Codec           segment.Codec
 	MaxSnapshots    int // snapshots held for readers; default 256
 	// Components.
@@ -64,9 +64,9 @@ func (o *Options) ensureDefaults() {
 	}
 	def(&o.CheckpointBytes, 64<<20)
 	def(&o.SealBytes, 64<<20)
-	def(&o.TailBytes, 32<<20)
-	def(&o.BucketTailBytes, 4<<20)
-	def(&o.QueueBytes, 64<<20)
+	def(&o.TailBytes, 8<<20)
+	def(&o.BucketTailBytes, 3<<20)
+	def(&o.QueueBytes, 16<<20)
 	if o.CheckpointEvery == 0 {
 		o.CheckpointEvery = time.Minute
 	}
