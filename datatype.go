@@ -117,6 +117,7 @@ func (t DataType) write(b *strings.Builder) {
 			c.writeType(b)
 		}
 		b.WriteByte('>')
+	default: // no parameters
 	}
 }
 
@@ -287,8 +288,9 @@ func (p *typeParser) parse(depth int) (DataType, error) {
 		return p.parseNested(t, depth)
 	case Decimal, Char, Binary, Time, Timestamp, TimestampLTZ:
 		return p.parseParams(t)
+	default:
+		return t, nil
 	}
-	return t, nil
 }
 
 func (p *typeParser) parseParams(t DataType) (DataType, error) {
@@ -371,11 +373,11 @@ func (p *typeParser) parseNested(t DataType, depth int) (DataType, error) {
 			if err != nil {
 				return t, err
 			}
-			if key := strings.ToLower(name); seen[key] {
+			key := strings.ToLower(name)
+			if seen[key] {
 				return t, fmt.Errorf("field %s stands twice (names may not differ in case only)", clip(name))
-			} else {
-				seen[key] = true
 			}
+			seen[key] = true
 			p.eat(':')
 			if err := child(name); err != nil {
 				return t, err

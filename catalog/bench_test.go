@@ -46,8 +46,7 @@ func BenchmarkTable(b *testing.B) {
 func BenchmarkCreateDrop(b *testing.B) {
 	for _, n := range []int{100, 10_000} {
 		b.Run(fmt.Sprint(n), func(b *testing.B) {
-			fs, dir := vfs.FS(vfs.Default), b.TempDir()+"/catalog"
-			c := benchCatalog(b, n, fs, dir)
+			c := benchCatalog(b, n, vfs.Default, b.TempDir()+"/catalog")
 			for b.Loop() {
 				t, _, err := c.CreateTable(b.Context(), "d", keyed("extra", 4), false)
 				if err != nil {

@@ -225,10 +225,7 @@ func TestFlippedBytes(t *testing.T) {
 
 func copyDir(t *testing.T, dir string) string {
 	t.Helper()
-	to, err := os.MkdirTemp(t.TempDir(), "copy")
-	if err != nil {
-		t.Fatal(err)
-	}
+	to := t.TempDir()
 	if err := os.CopyFS(to, os.DirFS(dir)); err != nil {
 		t.Fatal(err)
 	}

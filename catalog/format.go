@@ -150,13 +150,13 @@ func valueChecksum(key string, body []byte) uint32 {
 	return crc32.Update(crc32.Checksum([]byte(key), castagnoli), castagnoli, body)
 }
 
-func appendValue(dst []byte, key string, revision uint64, payload []byte) []byte {
-	start := len(dst)
-	dst = append(dst, valueMagic...)
-	dst = append(dst, valueVersion, 0)
-	dst = binary.LittleEndian.AppendUint64(dst, revision)
-	dst = append(dst, payload...)
-	return binary.LittleEndian.AppendUint32(dst, valueChecksum(key, dst[start:]))
+func makeValue(key string, revision uint64, payload []byte) []byte {
+	v := make([]byte, 0, valueOverhead+len(payload))
+	v = append(v, valueMagic...)
+	v = append(v, valueVersion, 0)
+	v = binary.LittleEndian.AppendUint64(v, revision)
+	v = append(v, payload...)
+	return binary.LittleEndian.AppendUint32(v, valueChecksum(key, v))
 }
 
 // parseValue returns the revision and the payload, which aliases b.
@@ -174,15 +174,15 @@ func parseValue(key string, b []byte) (revision uint64, payload []byte, err erro
 	return binary.LittleEndian.Uint64(b[4:]), body[valueHeader:], nil
 }
 
-// storedSum is the checksum in a value that parseValue took or appendValue made.
+// storedSum is the checksum in a value that parseValue took or makeValue made.
 func storedSum(v []byte) uint32 { return binary.LittleEndian.Uint32(v[len(v)-4:]) }
 
 // total sums up a store: how many keys it has, and the sum of the checksums of
 // their values. As the payload of a key it is two u64, little endian.
 type total struct{ keys, sum uint64 }
 
-func appendTotal(dst []byte, t total) []byte {
-	return binary.LittleEndian.AppendUint64(binary.LittleEndian.AppendUint64(dst, t.keys), t.sum)
+func (t total) encode() []byte {
+	return binary.LittleEndian.AppendUint64(binary.LittleEndian.AppendUint64(nil, t.keys), t.sum)
 }
 
 func parseTotal(b []byte) (total, error) {

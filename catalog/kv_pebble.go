@@ -224,7 +224,7 @@ func (kv *pebbleKV) write(writes []Write, revision uint64) error {
 			kv.dropSum(w.Key)
 			err = b.Delete([]byte(w.Key), nil)
 		} else {
-			v := appendValue(nil, w.Key, revision, w.Value)
+			v := makeValue(w.Key, revision, w.Value)
 			kv.setSum(w.Key, storedSum(v))
 			err = b.Set([]byte(w.Key), v, nil)
 		}
@@ -232,7 +232,7 @@ func (kv *pebbleKV) write(writes []Write, revision uint64) error {
 			return errors.Join(err, b.Close())
 		}
 	}
-	if err := b.Set([]byte(keyTotal), appendValue(nil, keyTotal, revision, appendTotal(nil, kv.mu.total)), nil); err != nil {
+	if err := b.Set([]byte(keyTotal), makeValue(keyTotal, revision, kv.mu.total.encode()), nil); err != nil {
 		return errors.Join(err, b.Close())
 	}
 	// Pebble calls Fatalf when the commit fails, and would go on as if it had not.

@@ -133,7 +133,7 @@ func TestKVRace(t *testing.T) {
 // damage, and one of a newer version as such; what was written is read back.
 func TestValueDamage(t *testing.T) {
 	payload := []byte(`{"id":1}`)
-	whole := appendValue(nil, "table/1", 77, payload)
+	whole := makeValue("table/1", 77, payload)
 	if r, p, err := parseValue("table/1", whole); err != nil || r != 77 || !bytes.Equal(p, payload) {
 		t.Fatal(r, p, err)
 	}
@@ -152,7 +152,7 @@ func TestValueDamage(t *testing.T) {
 			}
 		}
 	}
-	newer := appendValue(nil, "k", 1, nil)
+	newer := makeValue("k", 1, nil)
 	newer[2]++
 	body := newer[:len(newer)-4]
 	sum := valueChecksum("k", body)
@@ -190,12 +190,12 @@ func FuzzLoad(f *testing.F) {
 }
 
 // Arbitrary bytes never make parseValue panic, and what it takes is what
-// appendValue writes.
+// makeValue writes.
 func FuzzParseValue(f *testing.F) {
-	f.Add("head", appendValue(nil, "head", 3, []byte("{}")))
+	f.Add("head", makeValue("head", 3, []byte("{}")))
 	f.Fuzz(func(t *testing.T, key string, b []byte) {
 		r, p, err := parseValue(key, b)
-		if err == nil && !bytes.Equal(appendValue(nil, key, r, p), b) {
+		if err == nil && !bytes.Equal(makeValue(key, r, p), b) {
 			t.Fatal("not written like this")
 		}
 	})

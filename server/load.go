@@ -214,7 +214,7 @@ func textList(v any) ([]string, error) {
 
 // text is the value as one text.
 func (f *setting) text() string {
-	if list, ok := f.value.Interface().([]string); ok {
+	if list, ok := reflect.TypeAssert[[]string](f.value); ok {
 		return strings.Join(list, ",")
 	}
 	return fmt.Sprint(f.value.Interface())

@@ -209,8 +209,10 @@ func TestActions(t *testing.T) {
 		{"list_databases", `{"limit":5,"page_token":"x y"}`, `GET /v1/databases limit=5&page_token=x+y `},
 		{"list_databases", ``, `GET /v1/databases  `},
 		{"drop_database", `{"database":"a/b c","cascade":true}`, `DELETE /v1/databases/a%2Fb%20c cascade=true `},
-		{"create_table", `{"database":"d","if_not_exists":true,"name":"t","columns":[{"name":"id","type":"BIGINT"}]}`,
-			`POST /v1/databases/d/tables if_not_exists=true {"columns":[{"name":"id","type":"BIGINT"}],"name":"t"}`},
+		{
+			"create_table", `{"database":"d","if_not_exists":true,"name":"t","columns":[{"name":"id","type":"BIGINT"}]}`,
+			`POST /v1/databases/d/tables if_not_exists=true {"columns":[{"name":"id","type":"BIGINT"}],"name":"t"}`,
+		},
 	} {
 		answer, err := a.Do(t.Context(), c.op, []byte(c.body))
 		if err != nil || string(answer) != `{"answer":1}` || got != c.want {

@@ -142,7 +142,10 @@ func TestSettingErrors(t *testing.T) {
 		}
 	}
 	for _, ok := range []map[string]any{
-		{"http-addr": "localhost:0"}, {"http-addr": "[::1]:0"}, {"flight-addr": "127.8.9.1:0"}, {"metrics-addr": "127.0.0.1:0"},
+		{"http-addr": "localhost:0"},
+		{"http-addr": "[::1]:0"},
+		{"flight-addr": "127.8.9.1:0"},
+		{"metrics-addr": "127.0.0.1:0"},
 		{"http-addr": "0.0.0.0:0", "flight-addr": ":0", "insecure": true},
 		{"roles": []string{"tier", "front", "worker"}},
 	} {

@@ -1,10 +1,10 @@
 package markerfs
 
 import (
-	"context"
 	"fmt"
-	"log/slog"
+	"io"
 	"math/rand/v2"
+	"sync"
 	"testing"
 
 	"github.com/cockroachdb/pebble/v2"
@@ -16,7 +16,7 @@ import (
 type quiet struct{}
 
 func (quiet) Infof(format string, args ...any) {
-	slog.New(slog.DiscardHandler).DebugContext(context.Background(), format, args...)
+	_, _ = fmt.Fprintf(io.Discard, format, args...)
 }
 func (q quiet) Errorf(format string, args ...any) { q.Infof(format, args...) }
 func (quiet) Fatalf(format string, args ...any)   { panic(fmt.Sprintf(format, args...)) }
@@ -33,8 +33,11 @@ func TestStoresOpenAfterAnyCrash(t *testing.T) {
 	if err := mem.MkdirAll("db", 0o700); err != nil {
 		t.Fatal(err)
 	}
+	var mu sync.Mutex // Pebble has goroutines of its own
 	operations := 0
 	watch := errorfs.InjectorFunc(func(op errorfs.Op) error {
+		mu.Lock()
+		defer mu.Unlock()
 		if op.Kind.ReadOrWrite() == errorfs.OpIsWrite {
 			operations++
 			for seed := range uint64(8) {
