@@ -118,8 +118,5 @@ func (c *cast) fresh(in arrow.ArrayData, buffers ...[]byte) arrow.ArrayData {
 
 // values are the values of a fixed-width array.
 func values[T arrow.FixedWidthType](in arrow.ArrayData) []T {
-	if in.Len() == 0 {
-		return nil
-	}
 	return arrow.GetData[T](in.Buffers()[1].Bytes())[:in.Len()]
 }

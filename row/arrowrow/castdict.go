@@ -136,10 +136,7 @@ func takeText[T int32 | int64](x *run, dict arrow.ArrayData, index []uint32) ([]
 		return nil, err
 	}
 	data := make([]byte, 0, total)
-	var src []byte
-	if b := dict.Buffers()[2]; b != nil {
-		src = b.Bytes()
-	}
+	src := dict.Buffers()[2].Bytes()
 	for i, v := range index {
 		data = append(data, src[offsets[v]:offsets[v+1]]...)
 		dst[i+1] = T(len(data))

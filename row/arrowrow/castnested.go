@@ -135,8 +135,8 @@ func castArray(x *run, c *cast, in arrow.ArrayData, at *place) (arrow.ArrayData,
 // castMap casts lists of entries, and looks for keys that stand twice.
 func castMap(x *run, c *cast, in arrow.ArrayData, at *place) (arrow.ArrayData, error) {
 	out, err := x.lists(c, in, at)
-	if err != nil || out.Len() == 0 {
-		return out, err
+	if err != nil {
+		return nil, err
 	}
 	entries := out.Children()[0]
 	if entries.NullN() > 0 || entries.Children()[0].NullN() > 0 {
@@ -162,12 +162,11 @@ func (x *run) lists(c *cast, in arrow.ArrayData, at *place) (arrow.ArrayData, er
 	var err error
 	switch t := in.DataType().(type) {
 	case *arrow.ListType, *arrow.MapType:
-		if buffer = in.Buffers()[1]; n > 0 {
-			offsets = arrow.GetData[int32](buffer.Bytes())[:n+1]
-		}
+		buffer = in.Buffers()[1]
+		offsets = arrow.GetData[int32](buffer.Bytes())[:n+1]
 	case *arrow.LargeListType:
 		var b []byte
-		if b, offsets, err = room[int32](x, n+1); err == nil && n > 0 {
+		if b, offsets, err = room[int32](x, n+1); err == nil {
 			for i, o := range arrow.GetData[int64](in.Buffers()[1].Bytes())[:n+1] {
 				offsets[i] = int32(o)
 			}
@@ -190,9 +189,6 @@ func (x *run) lists(c *cast, in arrow.ArrayData, at *place) (arrow.ArrayData, er
 	}
 	if err != nil {
 		return nil, err
-	}
-	if offsets == nil {
-		offsets = []int32{0}
 	}
 	child, err := c.children[0].run(x, in.Children()[0], at.elements(offsets, in))
 	if err != nil {

@@ -159,9 +159,6 @@ func decimalKernel(in arrow.DataType) kernel {
 
 func castDecimal(x *run, c *cast, in arrow.ArrayData, at *place) (arrow.ArrayData, error) {
 	t := in.DataType().(arrow.DecimalType)
-	if in.Len() == 0 {
-		return c.fresh(in, nil), nil
-	}
 	raw := in.Buffers()[1].Bytes()
 	if in.DataType().ID() == arrow.DECIMAL128 && int(t.GetScale()) == c.column.Type.Scale {
 		return x.sameDecimals(c, in, at, raw)

@@ -72,20 +72,12 @@ func bytesKernel(in, out arrow.DataType) kernel {
 
 // text is the offsets and data of an array of variable length.
 func text(in arrow.ArrayData) ([]int32, []byte) {
-	if in.Len() == 0 {
-		return []int32{0}, nil
-	}
-	offsets := arrow.GetData[int32](in.Buffers()[1].Bytes())[:in.Len()+1]
-	if in.Buffers()[2] == nil {
-		return offsets, nil
-	}
-	return offsets, in.Buffers()[2].Bytes()
+	return arrow.GetData[int32](in.Buffers()[1].Bytes())[:in.Len()+1], in.Buffers()[2].Bytes()
 }
 
 // checkText judges UTF-8 and, for CHAR(n), lengths.
 func (x *run) checkText(c *cast, in arrow.ArrayData, at *place) {
 	offsets, data := text(in)
-	n := in.Len()
 	sound := validText(offsets, data)
 	most := math.MaxInt
 	if c.column.Type.Kind == millrace.Char {
@@ -94,16 +86,22 @@ func (x *run) checkText(c *cast, in arrow.ArrayData, at *place) {
 	if sound && most == math.MaxInt {
 		return
 	}
-	for i := range n {
-		s := data[offsets[i]:offsets[i+1]]
-		switch {
-		case !sound && !utf8.Valid(s):
-			if !isNull(in, i) {
-				x.fail(at, i, errs.InvalidValue, "the text is not valid UTF-8")
-			}
-		case len(s) > most && utf8.RuneCount(s) > most && !isNull(in, i):
-			x.fail(at, i, errs.ValueOutOfRange, "%q: %s holds at most %d characters", clip(string(s[:min(len(s), 64)])), c.column.Type, most)
+	from := offsets[0]
+	for i, to := range offsets[1:] {
+		if size := int(to - from); size > most || !sound {
+			x.checkOne(c, in, at, i, data[from:to], most)
 		}
+		from = to
+	}
+}
+
+func (x *run) checkOne(c *cast, in arrow.ArrayData, at *place, i int, s []byte, most int) {
+	switch {
+	case isNull(in, i):
+	case !utf8.Valid(s):
+		x.fail(at, i, errs.InvalidValue, "the text is not valid UTF-8")
+	case len(s) > most && utf8.RuneCount(s) > most:
+		x.fail(at, i, errs.ValueOutOfRange, "%q: %s holds at most %d characters", clip(string(s[:min(len(s), 65)])), c.column.Type, most)
 	}
 }
 
@@ -124,9 +122,6 @@ func validText(offsets []int32, data []byte) bool {
 
 // narrowOffsets makes 32-bit offsets of 64-bit ones; a message is far below 2 GiB.
 func narrowOffsets(x *run, c *cast, in arrow.ArrayData, _ *place) (arrow.ArrayData, error) {
-	if in.Len() == 0 {
-		return c.fresh(in, nil, nil), nil
-	}
 	out, dst, err := room[int32](x, in.Len()+1)
 	if err != nil {
 		return nil, err
@@ -142,9 +137,6 @@ func narrowOffsets(x *run, c *cast, in arrow.ArrayData, _ *place) (arrow.ArrayDa
 // may point to one long text, so their sum is known before any is copied.
 func gatherViews(x *run, c *cast, in arrow.ArrayData, _ *place) (arrow.ArrayData, error) {
 	n := in.Len()
-	if n == 0 {
-		return c.fresh(in, nil, nil), nil
-	}
 	headers := in.Buffers()[1].Bytes()
 	total := int64(0)
 	for i := range n {

@@ -113,15 +113,20 @@ func (tc *timeCast) timestamp(from int64, t millrace.DataType) {
 
 // one casts one value.
 func (tc *timeCast) one(v int64) (out int64, inRange, exact bool) {
-	if v > math.MaxInt64/tc.up || v < math.MinInt64/tc.up {
-		return 0, false, true
+	switch {
+	case tc.up > 1:
+		if v > math.MaxInt64/tc.up || v < math.MinInt64/tc.up {
+			return 0, false, true
+		}
+		v *= tc.up
+	case tc.down > 1:
+		q := v / tc.down
+		if q*tc.down != v {
+			return 0, true, false
+		}
+		v = q
 	}
-	v *= tc.up
-	if v%tc.down != 0 {
-		return 0, true, false
-	}
-	v /= tc.down
-	return v, v >= tc.least && v <= tc.most, v%tc.step == 0
+	return v, v >= tc.least && v <= tc.most, tc.step == 1 || v%tc.step == 0
 }
 
 // castTime casts values of type S. When they need no change they are only judged.
@@ -145,7 +150,9 @@ func castTime[S int32 | int64](x *run, c *cast, in arrow.ArrayData, at *place, t
 	switch {
 	case tc.up == 1 && tc.down == 1:
 		for i, v := range src {
-			judge(i, v)
+			if int64(v) < tc.least || int64(v) > tc.most || tc.step > 1 {
+				judge(i, v)
+			}
 		}
 		return castSame(x, c, in, at)
 	case wide:

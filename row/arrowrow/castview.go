@@ -66,9 +66,6 @@ func listViews[T int32 | int64](x *run, c *cast, in arrow.ArrayData, at *place) 
 const maxElements = 1<<31 - 1
 
 func viewSizes[T int32 | int64](in arrow.ArrayData) []T {
-	if in.Len() == 0 {
-		return nil
-	}
 	return arrow.GetData[T](in.Buffers()[2].Bytes())[:in.Len()]
 }
 

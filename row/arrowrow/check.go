@@ -12,9 +12,6 @@ import (
 
 // checkOffsets checks that size+1 offsets rise and end within limit.
 func checkOffsets(b *memory.Buffer, size, width, limit int) error {
-	if size == 0 {
-		return nil
-	}
 	if width == 4 {
 		return rising(arrow.GetData[int32](b.Bytes()[:(size+1)*4]), limit)
 	}
@@ -68,6 +65,11 @@ func checkViews(headers []byte, size int, valid *memory.Buffer, data []*memory.B
 			return fmt.Errorf("value %d has %d bytes", i, n)
 		}
 		if n <= inlineView {
+			for _, c := range h[4+n : arrow.ViewHeaderSizeBytes] {
+				if c != 0 {
+					return fmt.Errorf("value %d is followed by something in its header", i)
+				}
+			}
 			continue
 		}
 		b, off := int32(binary.LittleEndian.Uint32(h[8:])), int32(binary.LittleEndian.Uint32(h[12:]))
@@ -87,9 +89,6 @@ const inlineView = 12
 // checkIndices checks that each index is one of limit dictionary values. Those
 // that are null may be anything.
 func checkIndices(typ arrow.DataType, b *memory.Buffer, size int, valid *memory.Buffer, limit int) error {
-	if size == 0 {
-		return nil
-	}
 	switch typ.ID() {
 	case arrow.INT8:
 		return within[int8](b, size, valid, limit)

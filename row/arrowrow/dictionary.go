@@ -53,7 +53,9 @@ func (d *Decoder) takeDictionary(t table, body []byte) error {
 	}
 	n := 0
 	for _, b := range values.Buffers() {
-		n += bufferLen(b)
+		if b != nil {
+			n += b.Len()
+		}
 	}
 	n = max(n, len(body)) // buffers may be parts of it
 	if !delta {

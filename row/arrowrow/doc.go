@@ -17,8 +17,9 @@
 //	    MaxMessageBytes, and a message of n bytes that lies costs far less.
 //	A2  A record batch that came out is sound: every buffer is as long as its
 //	    array's length demands, offsets rise and end within their data, views and
-//	    dictionary indices point to something, arrays have no offset. arrow-go's
-//	    ValidateRecordFull finds nothing.
+//	    dictionary indices point to something, arrays have no offset and all their
+//	    buffers. arrow-go's ValidateRecordFull finds nothing but text that is not
+//	    UTF-8.
 //	A3  Values are judged by the Plan, not the reader, since only it can say which
 //	    row and column is at fault: UTF-8, ranges, lengths, NOT NULL, keys of maps
 //	    that stand twice. What a Plan returns obeys the types of its columns.

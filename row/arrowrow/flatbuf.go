@@ -54,25 +54,21 @@ func (f *fbuf) i64(pos int) int64 {
 }
 
 // table is a flatbuffer table: a list of numbered slots, each absent or at some
-// distance from pos.
+// distance from pos. The size that a table states is not looked at: the Go builder
+// lets tables of different sizes share one statement of it.
 type table struct {
 	f          *fbuf
 	pos        int
 	vtable     int
 	vtableSize int
-	size       int
 }
 
 func (f *fbuf) root() table { return f.table(f.u32(0)) }
 
 func (f *fbuf) table(pos int) table {
 	vt := pos - int(int32(uint32(f.u32(pos))))
-	t := table{f: f, pos: pos, vtable: vt, vtableSize: f.u16(vt), size: f.u16(vt + 2)}
-	if f.err == nil && (t.vtableSize < 4 || t.size < 4) {
-		f.fail("its metadata has a table without slots")
-	}
+	t := table{f: f, pos: pos, vtable: vt, vtableSize: f.u16(vt)}
 	f.at(vt, t.vtableSize)
-	f.at(pos, t.size)
 	return t
 }
 
@@ -86,10 +82,7 @@ func (t table) field(slot, n int) int {
 	if off == 0 {
 		return 0
 	}
-	if off < 4 || off+n > t.size {
-		t.f.fail("its metadata has a slot outside its table")
-		return 0
-	}
+	t.f.at(t.pos+off, n)
 	return t.pos + off
 }
 

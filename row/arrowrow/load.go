@@ -120,8 +120,7 @@ func (l *loader) finished() error {
 	return nil
 }
 
-// buffer is the next buffer, decompressed, or nil when it is empty. It must have
-// at least size bytes.
+// buffer is the next buffer, decompressed. It must have at least size bytes.
 func (l *loader) buffer(size int) (*memory.Buffer, error) {
 	i := l.nextBuffer
 	l.nextBuffer++
@@ -144,9 +143,6 @@ func (l *loader) buffer(size int) (*memory.Buffer, error) {
 	}
 	if len(b) < size {
 		return nil, fmt.Errorf("a buffer has %d bytes, not %d", len(b), size)
-	}
-	if len(b) == 0 {
-		return nil, nil
 	}
 	return memory.NewBufferBytes(b), nil
 }
@@ -190,11 +186,14 @@ func (l *loader) load(n *node, want int) (arrow.ArrayData, error) {
 // says that there are none need not have sent one.
 func (l *loader) validity(size, nulls int) (*memory.Buffer, int, error) {
 	if nulls == 0 {
-		_, err := l.skip()
-		return nil, 0, err
+		l.skip()
+		return nil, 0, l.f.err
 	}
-	b, err := l.buffer(bitBytes(size))
-	if err != nil || b == nil {
+	b, err := l.buffer(0)
+	if err == nil && b.Len() > 0 && b.Len() < bitBytes(size) {
+		err = fmt.Errorf("its bitmap has %d bytes for %d values", b.Len(), size)
+	}
+	if err != nil || b.Len() == 0 {
 		if err == nil && nulls > 0 {
 			err = fmt.Errorf("it has nulls and no bitmap")
 		}
@@ -207,10 +206,10 @@ func (l *loader) validity(size, nulls int) (*memory.Buffer, int, error) {
 	return b, nulls, nil
 }
 
-func (l *loader) skip() (int64, error) {
-	n := l.buffers.i64(l.nextBuffer, 8)
+// skip passes over a buffer that is not looked at.
+func (l *loader) skip() {
+	l.buffers.i64(l.nextBuffer, 8) // it must be there
 	l.nextBuffer++
-	return n, l.f.err
 }
 
 // content reads the buffers behind the bitmap, and the children.
@@ -233,11 +232,11 @@ func (l *loader) content(n *node, size int, valid *memory.Buffer) (buffers []*me
 	case *arrow.LargeListType:
 		return l.list(n, size, 8)
 	case *arrow.ListViewType:
-		return l.listView(n, size, 4, valid)
+		return l.listView(n, size, 4)
 	case *arrow.LargeListViewType:
-		return l.listView(n, size, 8, valid)
+		return l.listView(n, size, 8)
 	case *arrow.FixedSizeListType:
-		if t.Len() > 0 && size > l.d.limits.maxValues()/int(t.Len()) {
+		if size > l.d.limits.maxValues()/int(t.Len()) {
 			return nil, nil, fmt.Errorf("%d lists of %d values are too many", size, t.Len())
 		}
 		children, err = l.children(n, size*int(t.Len()))
@@ -274,7 +273,7 @@ func (l *loader) binary(size, width int) ([]*memory.Buffer, []arrow.ArrayData, e
 	if err != nil {
 		return nil, nil, err
 	}
-	if err := checkOffsets(offsets, size, width, bufferLen(data)); err != nil {
+	if err := checkOffsets(offsets, size, width, data.Len()); err != nil {
 		return nil, nil, err
 	}
 	return []*memory.Buffer{offsets, data}, nil, nil
@@ -301,17 +300,18 @@ func (l *loader) list(n *node, size, width int) ([]*memory.Buffer, []arrow.Array
 	return []*memory.Buffer{offsets}, children, nil
 }
 
-// offsets reads size+1 offsets; an empty array need not have any.
+// offsets reads size+1 offsets. An empty array need not have been sent one, but has
+// one here.
 func (l *loader) offsets(size, width int) (*memory.Buffer, error) {
 	if size == 0 {
-		_, err := l.skip()
-		return nil, err
+		l.skip()
+		return memory.NewBufferBytes(make([]byte, width)), l.f.err
 	}
 	return l.buffer((size + 1) * width)
 }
 
 // listView reads the offsets, sizes and child of list views.
-func (l *loader) listView(n *node, size, width int, valid *memory.Buffer) ([]*memory.Buffer, []arrow.ArrayData, error) {
+func (l *loader) listView(n *node, size, width int) ([]*memory.Buffer, []arrow.ArrayData, error) {
 	offsets, err := l.buffer(size * width)
 	if err != nil {
 		return nil, nil, err
@@ -324,12 +324,10 @@ func (l *loader) listView(n *node, size, width int, valid *memory.Buffer) ([]*me
 	if err != nil {
 		return nil, nil, err
 	}
-	if size > 0 {
-		if width == 4 {
-			err = checkListViews[int32](offsets.Bytes(), sizes.Bytes(), size, children[0].Len())
-		} else {
-			err = checkListViews[int64](offsets.Bytes(), sizes.Bytes(), size, children[0].Len())
-		}
+	if width == 4 {
+		err = checkListViews[int32](offsets.Bytes(), sizes.Bytes(), size, children[0].Len())
+	} else {
+		err = checkListViews[int64](offsets.Bytes(), sizes.Bytes(), size, children[0].Len())
 	}
 	return []*memory.Buffer{offsets, sizes}, children, err
 }
@@ -354,22 +352,9 @@ func (l *loader) views(size int, valid *memory.Buffer) ([]*memory.Buffer, error)
 		if err != nil {
 			return nil, err
 		}
-		if b == nil {
-			b = memory.NewBufferBytes(nil)
-		}
 		out = append(out, b)
-	}
-	if size == 0 {
-		return out, nil
 	}
 	return out, checkViews(headers.Bytes(), size, valid, out[1:])
 }
 
 func bitBytes(bits int) int { return (bits + 7) / 8 }
-
-func bufferLen(b *memory.Buffer) int {
-	if b == nil {
-		return 0
-	}
-	return b.Len()
-}

@@ -53,6 +53,8 @@ const (
 	// maxFieldDepth is twice what a type of ours nests, since an Arrow map has a
 	// struct within; and one for the field itself.
 	maxFieldDepth = 2*millrace.MaxTypeNesting + 1
+	// maxPath is about the longest path that a message shows, from its end.
+	maxPath = 256
 	// maxZone is the longest name of a time zone.
 	maxZone = 128
 )
@@ -69,10 +71,11 @@ type node struct {
 // path is the field's name under those of its parents, for messages. It is made
 // when needed: those of a hostile schema would be far larger than itself.
 func (n *node) path() string {
-	if n.parent == nil {
-		return clip(n.field.Name)
+	path := clip(n.field.Name)
+	for p := n.parent; p != nil && len(path) < maxPath; p = p.parent {
+		path = clip(p.field.Name) + "." + path
 	}
-	return n.parent.path() + "." + clip(n.field.Name)
+	return path
 }
 
 // schemaReader reads a Schema message.
@@ -84,10 +87,7 @@ type schemaReader struct {
 
 // mismatch is an error about a column whose type is not taken.
 func mismatch(n *node, format string, args ...any) error {
-	path := n.path()
-	e := errs.New(errs.TypeMismatch, "column %q: %s", path, fmt.Sprintf(format, args...))
-	e.Fields = []errs.FieldError{{Field: path, Code: errs.TypeMismatch, Message: fmt.Sprintf(format, args...)}}
-	return e
+	return faultError([]errs.FieldError{{Field: n.path(), Code: errs.TypeMismatch, Message: fmt.Sprintf(format, args...)}}, 1, "column")
 }
 
 func (s *schemaReader) read(t table) ([]*node, error) {
@@ -326,7 +326,7 @@ func listType(id int, def table, n *node) (arrow.DataType, error) {
 		return arrow.LargeListViewOfField(elem), nil
 	}
 	size := def.i32(0, 0)
-	if size < 0 {
+	if size < 1 {
 		return nil, mismatch(n, "a fixed-size list of %d is not taken", size)
 	}
 	return arrow.FixedSizeListOfField(int32(size), elem), def.f.err
@@ -352,7 +352,7 @@ func structType(n *node) (arrow.DataType, error) {
 	seen := make(map[string]bool, len(fields))
 	for i, c := range n.children {
 		if seen[c.field.Name] {
-			return nil, mismatch(n, "field %q stands twice", clip(c.field.Name))
+			return nil, faultError([]errs.FieldError{{Field: c.path(), Code: errs.DuplicateField, Message: "the field stands twice"}}, 1, "column")
 		}
 		seen[c.field.Name] = true
 		fields[i] = c.field
