@@ -70,12 +70,17 @@ func Row(code Code, index int64, field, format string, args ...any) *Error {
 	return e
 }
 
-// With adds a member to the answer and returns e.
-func (e *Error) With(key string, value any) *Error {
+// Tell adds a member to the answer.
+func (e *Error) Tell(key string, value any) {
 	if e.Extra == nil {
 		e.Extra = map[string]any{}
 	}
 	e.Extra[key] = value
+}
+
+// With adds a member to the answer and returns e, for errors made in one expression.
+func (e *Error) With(key string, value any) *Error {
+	e.Tell(key, value)
 	return e
 }
 

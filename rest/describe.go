@@ -121,7 +121,7 @@ func (h *Handler) schemas(r *http.Request, database, table string) ([]*millrace.
 }
 
 // GetInfo answers get_info.
-func (h *Handler) GetInfo(w http.ResponseWriter, r *http.Request) {
+func (h *Handler) GetInfo(w http.ResponseWriter, _ *http.Request) {
 	id := h.o.Catalog.ClusterID()
 	h.answer(w, http.StatusOK, openapi.Info{
 		Version: h.o.Version, ClusterID: hex.EncodeToString(id[:]), FlightAddress: h.o.FlightAddress, Features: []string{},
@@ -138,7 +138,7 @@ func (h *Handler) GetInfo(w http.ResponseWriter, r *http.Request) {
 }
 
 // GetCluster answers get_cluster.
-func (h *Handler) GetCluster(w http.ResponseWriter, r *http.Request) {
+func (h *Handler) GetCluster(w http.ResponseWriter, _ *http.Request) {
 	id := h.o.Catalog.ClusterID()
 	out := openapi.Cluster{ClusterID: hex.EncodeToString(id[:]), Mode: openapi.ClusterModeSingle}
 	for _, s := range h.o.Router.Shards() {

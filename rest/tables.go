@@ -60,7 +60,7 @@ func page(limit *openapi.PageLimit, token *openapi.PageToken) (int, string, erro
 		if *limit < 1 || *limit > maxListSize {
 			return 0, "", errs.New(errs.InvalidValue, "limit is between 1 and %d", maxListSize)
 		}
-		n = int(*limit)
+		n = *limit
 	}
 	if token != nil {
 		return n, *token, nil
@@ -174,7 +174,7 @@ func (h *Handler) ListTables(w http.ResponseWriter, r *http.Request, database op
 
 func tableAnswer(t *millrace.Table) openapi.Table {
 	return openapi.Table{
-		ID: int64(t.ID), Name: t.Path.Table, Database: t.Path.Database, Kind: openapi.TableKind(t.Kind),
+		ID: int64(t.ID), Name: t.Path.Table, Database: t.Path.Database, Kind: t.Kind,
 		Columns: columnAnswers(t.Schema.Columns), PrimaryKey: t.Names(t.PrimaryKey), PartitionBy: t.Names(t.PartitionBy),
 		BucketKey: t.Names(t.BucketKey), Buckets: t.Buckets, Properties: properties(t), Comment: t.Comment,
 		SchemaID: int64(t.Schema.ID), Version: t.Version, CreatedAt: t.CreatedAt,

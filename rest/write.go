@@ -146,14 +146,16 @@ func (wr *writing) finish(w http.ResponseWriter, err error) {
 		told := *e
 		told.Extra = nil
 		for k, v := range e.Extra {
-			told.With(k, v)
+			told.Tell(k, v)
 		}
-		told.With("accepted", wr.answer.Accepted).With("rejected", wr.answer.Rejected).With("offsets", wr.answer.Offsets)
+		told.Tell("accepted", wr.answer.Accepted)
+		told.Tell("rejected", wr.answer.Rejected)
+		told.Tell("offsets", wr.answer.Offsets)
 		if wr.answer.Buckets != nil {
-			told.With("buckets", wr.answer.Buckets)
+			told.Tell("buckets", wr.answer.Buckets)
 		}
 		if wr.answer.LastSeq != nil {
-			told.With("last_seq", *wr.answer.LastSeq)
+			told.Tell("last_seq", *wr.answer.LastSeq)
 		}
 		told.Fields = append(append([]errs.FieldError{}, wr.answer.Errors...), e.Fields...)
 		e = &told

@@ -18,8 +18,9 @@ const (
 	// A stored batch has about this many bytes before compression.
 	encodeBatchBytes = 2 << 20
 
-	// MaxRowBytes and MaxKeyBytes bound a row and its primary key, encoded.
+	// MaxRowBytes bounds a row, encoded.
 	MaxRowBytes = 1 << 20
+	// MaxKeyBytes bounds a primary key, encoded.
 	MaxKeyBytes = 4 << 10
 )
 

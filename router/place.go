@@ -242,8 +242,9 @@ func (r *Router) offsetOf(lg *bucket.Log, v *bucket.View, key string, pos Positi
 			return v.End, nil
 		}
 		return lg.OffsetAt(v, pos.Time.UnixMicro())
+	default: // earliest; full of a log table
+		return v.Start, nil
 	}
-	return v.Start, nil // earliest; full of a log table
 }
 
 // checkOffsets refuses offsets of buckets that the table does not have.

@@ -145,6 +145,7 @@ func (p Position) String() string {
 			panic(err) // strings and integers always encode
 		}
 		return string(b)
+	default:
+		return p.Cursor
 	}
-	return p.Cursor
 }

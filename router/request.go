@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"net/url"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -197,10 +198,8 @@ func (r *ReadRequest) setQuery(name, v string, also []string) error {
 	case "compression":
 		r.Compression = v
 	default:
-		for _, a := range also {
-			if a == name {
-				return nil
-			}
+		if slices.Contains(also, name) {
+			return nil
 		}
 		return errs.New(errs.UnknownField, "there is no query parameter %q here", name)
 	}

@@ -174,8 +174,6 @@ func text(t *testing.T, rec arrow.RecordBatch) []string {
 	return out
 }
 
-func limit(n int64) *int64 { return &n }
-
 // A log table gives back what was appended, narrow and filtered, before and after
 // a crash and a restart.
 func TestLogTable(t *testing.T) {
@@ -189,7 +187,7 @@ func TestLogTable(t *testing.T) {
 		require.Len(t, f.read(tbl, &router.ReadRequest{}), 2005)
 		got := f.read(tbl, &router.ReadRequest{Columns: []string{"v"}, Filter: "k BETWEEN 1998 AND 2001"})
 		require.Equal(t, []string{`{"v":"a1998"}`, `{"v":"a1999"}`, `{"v":"b2000"}`, `{"v":"b2001"}`}, got)
-		require.Len(t, f.read(tbl, &router.ReadRequest{Limit: limit(7)}), 7)
+		require.Len(t, f.read(tbl, &router.ReadRequest{Limit: new(int64(7))}), 7)
 		n, err := f.r.Count(context.Background(), tbl.Path.String(), &router.ReadRequest{})
 		require.NoError(t, err)
 		require.Equal(t, int64(2005), n)
@@ -247,7 +245,9 @@ func spaced(in []string) []string {
 	for i, s := range in {
 		var off int
 		var rest string
-		fmt.Sscanf(s, "%d%s", &off, &rest)
+		if _, err := fmt.Sscanf(s, "%d%s", &off, &rest); err != nil {
+			panic(err)
+		}
 		out[i] = fmt.Sprintf("%d %s %s", off, rest[:2], rest[2:])
 	}
 	return out

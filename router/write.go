@@ -126,15 +126,14 @@ func (r *Router) StartWrite(ctx context.Context, req *WriteRequest) (*PendingWri
 	if w.rows == 0 {
 		return w, nil
 	}
-	split, err := r.split(req)
-	if err != nil {
-		return nil, err
-	}
+	split := r.split(req)
 	ops := make([]*shard.Op, len(split)) // encoding may refuse a row: nothing is started before
 	for i, s := range split {
-		if ops[i], err = encodeOp(req, s); err != nil {
+		op, err := encodeOp(req, s)
+		if err != nil {
 			return nil, err
 		}
+		ops[i] = op
 	}
 	for i, s := range split {
 		part := pendingPart{key: millrace.BucketKey("", s.bucket), rows: int64(len(s.rows))}
@@ -241,7 +240,7 @@ type bucketRows struct {
 }
 
 // split gives each row its bucket (R4). Rows whose change type is -U are left out.
-func (r *Router) split(req *WriteRequest) ([]bucketRows, error) {
+func (r *Router) split(req *WriteRequest) []bucketRows {
 	t := req.Table
 	n := req.Rows.Len()
 	all := make([]int32, 0, n)
@@ -251,13 +250,13 @@ func (r *Router) split(req *WriteRequest) ([]bucketRows, error) {
 		}
 	}
 	if len(all) == 0 {
-		return nil, nil
+		return nil
 	}
 	if len(t.BucketKey) == 0 {
-		return []bucketRows{{bucket: r.spread.bucket(req), rows: all}}, nil
+		return []bucketRows{{bucket: r.spread.bucket(req), rows: all}}
 	}
 	if t.Buckets == 1 {
-		return []bucketRows{{rows: all}}, nil
+		return []bucketRows{{rows: all}}
 	}
 	cols := columnIndexes(req.Rows.Columns, t.BucketKey)
 	buckets := row.NewBucketer(t.Columns(t.BucketKey), t.Buckets).Buckets(req.Rows.Record, cols, nil)
@@ -279,7 +278,7 @@ func (r *Router) split(req *WriteRequest) ([]bucketRows, error) {
 			out = append(out, bucketRows{bucket: uint16(b), rows: rows})
 		}
 	}
-	return out, nil
+	return out
 }
 
 // columnIndexes are the positions of columns in a list of them.

@@ -1,7 +1,7 @@
-// Package adminapi is the strict server interface of DDL and administration,
-// generated from the tags Databases, Tables and Server of openapi.yaml: requests
-// arrive decoded, answers are typed. Operations of later releases are not in it.
+// Package adminapi is the plain chi server interface of DDL and administration,
+// generated from the tags Databases, Tables and Server of openapi.yaml.
+// Operations of later releases are not in it.
 //
-// It leaves to others: what the operations do, and how errors are rendered (the
-// options of the handlers).
+// It leaves to others: bodies (the generated decoding lets unknown fields, and
+// fields that stand twice, pass), what the operations do, and errors.
 package adminapi

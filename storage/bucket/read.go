@@ -1,6 +1,7 @@
 package bucket
 
 import (
+	"slices"
 	"sort"
 
 	millrace "github.com/millrace/millrace"
@@ -58,13 +59,11 @@ func (l *Log) At(v *View, off millrace.Offset) (*Batch, error) {
 func (l *Log) retain(f *segment.File) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	for _, g := range l.view.Load().files {
-		if g == f {
-			f.Retain()
-			return true
-		}
+	if !slices.Contains(l.view.Load().files, f) {
+		return false
 	}
-	return false
+	f.Retain()
+	return true
 }
 
 // OffsetAt is the first record at or after a time (µs); End when there is none.

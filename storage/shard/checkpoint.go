@@ -35,7 +35,7 @@ func (s *Shard) checkpoint(ctx context.Context) error {
 		return err
 	}
 	s.o.Metrics.checkpointSeconds.Observe(s.o.Clock.Now().Sub(started).Seconds())
-	s.o.Logger.Debug("checkpoint", slog.Int("shard", int(s.o.ID)), slog.Uint64("lsn", uint64(at.lsn)), slog.Int64("log_bytes", logged))
+	s.o.Logger.DebugContext(ctx, "checkpoint", slog.Int("shard", int(s.o.ID)), slog.Uint64("lsn", uint64(at.lsn)), slog.Int64("log_bytes", logged))
 	return nil
 }
 

@@ -36,7 +36,7 @@ func (s *Shard) flushLoop(ctx context.Context) {
 		}
 		if err != nil {
 			// The log keeps what is not in a checkpoint; the next round tries again.
-			s.o.Logger.Error("checkpoint failed", slog.Int("shard", int(s.o.ID)), slogErr(err))
+			s.o.Logger.ErrorContext(ctx, "checkpoint failed", slog.Int("shard", int(s.o.ID)), slogErr(err))
 			s.o.Metrics.checkpointFailures.Inc()
 		}
 		if asked != nil {
@@ -54,7 +54,8 @@ func (s *Shard) flushTails() error {
 	over := s.tailBytes.Load() > s.o.TailBytes
 	for _, b := range all {
 		n := size(b)
-		if n == 0 || n <= s.o.BucketTailBytes && !(over && s.tailBytes.Load() > s.o.TailBytes/2) {
+		pressed := over && s.tailBytes.Load() > s.o.TailBytes/2
+		if n == 0 || n <= s.o.BucketTailBytes && !pressed {
 			break
 		}
 		if err := s.flushBucket(b); err != nil {

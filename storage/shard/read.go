@@ -62,7 +62,7 @@ func (s *Shard) Rows(id millrace.BucketID) (int64, error) {
 
 // Status is how a shard stands.
 type Status struct {
-	ID            ShardID
+	ID            millrace.ShardID
 	Epoch         millrace.Epoch
 	LSN           millrace.LSN // of the last record applied
 	CheckpointLSN millrace.LSN

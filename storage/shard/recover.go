@@ -115,7 +115,7 @@ func (s *Shard) recover(ctx context.Context) error {
 		return err
 	}
 	s.applied.Store(&appliedAt{lsn: tail.LSN, tail: tail})
-	s.o.Logger.Info("shard open", slog.Int("shard", int(s.o.ID)), slog.Uint64("epoch", uint64(epoch)),
+	s.o.Logger.InfoContext(ctx, "shard open", slog.Int("shard", int(s.o.ID)), slog.Uint64("epoch", uint64(epoch)),
 		slog.Uint64("manifest_lsn", uint64(m.LSN)), slog.Uint64("lsn", uint64(tail.LSN)), slog.Int("buckets", len(s.buckets)))
 	return nil
 }

@@ -53,8 +53,9 @@ func (r *replayer) entry(lsn millrace.LSN, _ millrace.Epoch, e wal.Entry) error 
 		return r.open(e.Data)
 	case wal.BucketDrop:
 		return r.drop(e.Data)
+	default:
+		return nil // epochs and no-ops change nothing here
 	}
-	return nil // epochs and no-ops change nothing here
 }
 
 func (r *replayer) commit() error {

@@ -29,7 +29,7 @@ type Clock interface {
 // Options are a shard's settings and components.
 type Options struct {
 	// Settings.
-	ID              ShardID
+	ID              millrace.ShardID
 	Dir             string
 	Cluster         [16]byte
 	CheckpointBytes int64         // log bytes that trigger a checkpoint; default 64 MiB
@@ -52,9 +52,6 @@ type Options struct {
 	// tests can stop there; nil in production.
 	Hook func(point string)
 }
-
-// ShardID is millrace.ShardID.
-type ShardID = millrace.ShardID
 
 func (o *Options) ensureDefaults() {
 	def := func(p *int64, v int64) {
@@ -242,7 +239,7 @@ func (s *Shard) fail(err error) {
 
 // Damaged is a shard that could not be opened: it answers everything with the
 // reason, so that the other shards of a table can go on.
-func Damaged(id ShardID, cause error, logger *slog.Logger) *Shard {
+func Damaged(id millrace.ShardID, cause error, logger *slog.Logger) *Shard {
 	s := &Shard{o: Options{ID: id, Logger: logger}}
 	s.subs.init()
 	s.fail(cause)
