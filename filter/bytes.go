@@ -26,7 +26,7 @@ func newByteColumn(arr arrow.Array) byteColumn {
 		c.offsets = arr.ValueOffsets()
 	case *array.FixedSizeBinary:
 		values = 1
-		c.width = arr.DataType().(*arrow.FixedSizeBinaryType).ByteWidth //nolint:forcetypeassert // it has no other
+		c.width = arr.DataType().(*arrow.FixedSizeBinaryType).ByteWidth
 	default:
 		panic("filter: an array without bytes")
 	}

@@ -86,7 +86,8 @@ func comparator(a arrow.Array, at millrace.DataType, b arrow.Array, bt millrace.
 }
 
 // unitComparator compares counts of different units: the finer one, cut to the
-// coarser unit, decides, and on a tie what was cut off.
+// coarser unit, decides, and on a tie what was cut off. Cutting goes toward zero,
+// for which the order of the two steps holds as well.
 func unitComparator(x func(int) int64, xUnit int64, y func(int) int64, yUnit int64) func(int) int {
 	switch {
 	case xUnit == yUnit:
@@ -98,26 +99,23 @@ func unitComparator(x func(int) int64, xUnit int64, y func(int) int64, yUnit int
 	ratio := xUnit / yUnit
 	return func(i int) int {
 		fine := y(i)
-		whole, rest := fine/ratio, fine%ratio
-		if rest < 0 {
-			whole, rest = whole-1, rest+ratio
-		}
-		if c := cmp.Compare(x(i), whole); c != 0 {
+		if c := cmp.Compare(x(i), fine/ratio); c != 0 {
 			return c
 		}
-		return cmp.Compare(0, rest)
+		return cmp.Compare(0, fine%ratio)
 	}
 }
 
 func numberComparator(a arrow.Array, at millrace.DataType, b arrow.Array, bt millrace.DataType) func(int) int {
 	rank := func(k millrace.Kind) int { // integers, decimals, floats
-		switch k { //nolint:exhaustive // numbers only
+		switch k {
 		case millrace.Float, millrace.Double:
 			return 2
 		case millrace.Decimal:
 			return 1
+		default:
+			return 0
 		}
-		return 0
 	}
 	ar, br := rank(at.Kind), rank(bt.Kind)
 	switch {

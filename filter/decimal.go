@@ -115,7 +115,7 @@ const nearness = 1e-12
 // compareDecimalFloat compares a decimal with a float exactly; only when the two
 // are close is big arithmetic needed.
 func compareDecimalFloat(d decimal128.Num, scale int, f float64) int {
-	if f != f || f > math.MaxFloat64 {
+	if math.IsNaN(f) || f > math.MaxFloat64 {
 		return -1
 	}
 	if f < -math.MaxFloat64 {
@@ -132,7 +132,7 @@ func compareDecimalFloat(d decimal128.Num, scale int, f float64) int {
 // compareIntFloat compares an integer with a float exactly.
 func compareIntFloat(i int64, f float64) int {
 	switch {
-	case f != f || f >= 1<<63:
+	case math.IsNaN(f) || f >= 1<<63:
 		return -1
 	case f < -1<<63:
 		return 1

@@ -153,12 +153,12 @@ func (g *generator) literal(t millrace.DataType) refOperand {
 	case millrace.Boolean:
 		yes := g.chance("yes", 2)
 		word := strconv.FormatBool(yes)
-		return g.rendered(refCell(t, yes), word, g.pick("form", strings.ToUpper(word), "'"+word+"'"), word)
+		return g.rendered(refCell(t, yes), g.pick("form", strings.ToUpper(word), "'"+word+"'"), word)
 	case millrace.TinyInt, millrace.SmallInt, millrace.Int, millrace.BigInt, millrace.Float, millrace.Double, millrace.Decimal:
 		return g.numberLiteral(t)
 	case millrace.Char, millrace.String:
 		s := g.longText() + g.text(4)
-		return g.rendered(&refValue{str: s, isStr: true}, s, sqlText(s), jsonText(s))
+		return g.rendered(&refValue{str: s, isStr: true}, sqlText(s), jsonText(s))
 	case millrace.Binary, millrace.Bytes:
 		s := g.cell(millrace.DataType{Kind: t.Kind}).(string)
 		if g.chance("other length", 6) {
@@ -168,14 +168,14 @@ func (g *generator) literal(t millrace.DataType) refOperand {
 		if g.chance("url", 2) {
 			b64 = base64.RawURLEncoding.EncodeToString([]byte(s))
 		}
-		return g.rendered(&refValue{str: s, isStr: true}, b64, g.pick("form", sqlText(b64), "X'"+hex.EncodeToString([]byte(s))+"'"), jsonText(b64))
+		return g.rendered(&refValue{str: s, isStr: true}, g.pick("form", sqlText(b64), "X'"+hex.EncodeToString([]byte(s))+"'"), jsonText(b64))
 	default:
 		return g.timeLiteral(t)
 	}
 }
 
 // rendered is a constant, written as a literal or given as a parameter.
-func (g *generator) rendered(v *refValue, _, sql, param string) refOperand {
+func (g *generator) rendered(v *refValue, sql, param string) refOperand {
 	if g.chance("param", 4) {
 		g.params = append(g.params, json.RawMessage(param))
 		sql = "?"
@@ -191,7 +191,7 @@ func (g *generator) numberLiteral(t millrace.DataType) refOperand {
 		if err != nil {
 			g.Fatal(err)
 		}
-		return g.rendered(refFloat(f), word, sqlText(word), jsonText(word))
+		return g.rendered(refFloat(f), sqlText(word), jsonText(word))
 	}
 	near := refCell(t, g.cell(t))
 	if near.beyond != 0 {
@@ -228,9 +228,9 @@ func (g *generator) numberLiteral(t millrace.DataType) refOperand {
 	}
 	switch g.n("form", 0, 3) {
 	case 0:
-		return g.rendered(rounded, "", sqlText(text), jsonText(text))
+		return g.rendered(rounded, sqlText(text), jsonText(text))
 	case 1:
-		return g.rendered(rounded, "", text+"e0", text+"E+00")
+		return g.rendered(rounded, text+"e0", text+"E+00")
 	case 2:
 		if !strings.Contains(text, ".") {
 			text += "."
@@ -263,14 +263,14 @@ func (g *generator) timeLiteral(t millrace.DataType) refOperand {
 	switch t.Kind {
 	case millrace.Time:
 		s := at.Format("15:04:05.999999999")
-		return g.rendered(v, "", g.pick("form", sqlText(s), "TIME "+sqlText(s)), jsonText(s))
+		return g.rendered(v, g.pick("form", sqlText(s), "TIME "+sqlText(s)), jsonText(s))
 	case millrace.Date:
 		if g.chance("timestamp", 3) {
 			return refOperand{"TIMESTAMP " + sqlText(at.Format("2006-01-02"+sep+"15:04:05.999999999")), func([]cell) *refValue { return v }}
 		}
 		s := at.Format(time.DateOnly)
 		v = &refValue{rat: new(big.Rat).Mul(big.NewRat(floorDiv(sec.Int64(), 86400)*86400, 1), big.NewRat(1e9, 1))}
-		return g.rendered(v, "", g.pick("form", sqlText(s), "date "+sqlText(s)), jsonText(s))
+		return g.rendered(v, g.pick("form", sqlText(s), "date "+sqlText(s)), jsonText(s))
 	case millrace.TimestampLTZ:
 		if g.chance("now", 4) {
 			hours := int64(g.n("hours", -30, 30))
@@ -279,10 +279,11 @@ func (g *generator) timeLiteral(t millrace.DataType) refOperand {
 		}
 		zone := time.FixedZone("", 60*g.n("zone", -600, 600))
 		s := at.In(zone).Format("2006-01-02" + sep + "15:04:05.999999999Z07:00")
-		return g.rendered(v, "", g.pick("form", sqlText(s), "TIMESTAMP_LTZ "+sqlText(s)), jsonText(s))
+		return g.rendered(v, g.pick("form", sqlText(s), "TIMESTAMP_LTZ "+sqlText(s)), jsonText(s))
+	default:
 	}
 	s := at.Format("2006-01-02" + sep + "15:04:05.999999999")
-	return g.rendered(v, "", g.pick("form", sqlText(s), "timestamp "+sqlText(s)), jsonText(s))
+	return g.rendered(v, g.pick("form", sqlText(s), "timestamp "+sqlText(s)), jsonText(s))
 }
 
 func floorDiv(a, b int64) int64 {
@@ -360,7 +361,7 @@ func (g *generator) expr(depth int) refExpr {
 	if g.chance("or", 2) {
 		word, join = " or ", refOr
 	}
-	e := refExpr{truth: nil}
+	var e refExpr
 	for i := range g.n("parts", 2, 4) {
 		next := g.expr(depth - 1)
 		next.text = "(" + next.text + ")"

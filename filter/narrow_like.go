@@ -1,8 +1,6 @@
 package filter
 
-import (
-	"bytes"
-)
+import "bytes"
 
 // likeMatch is TRUE for texts that match a pattern, or with not for the others.
 type likeMatch struct {
@@ -69,19 +67,18 @@ func (p likeMatch) narrowInside(b *batch, c byteColumn, part []byte) []int32 {
 			}
 		}
 	}
-	last := int32(len(c.offsets) - 1)
+	last, row := int32(len(c.offsets)-1), int32(0)
 	for from := int(c.offsets[0]); ; {
 		hit := bytes.Index(c.data[from:c.offsets[last]], part)
 		if hit < 0 {
 			break
 		}
 		from += hit
-		row := i
 		for int(c.offsets[row+1]) <= from {
 			row++
 		}
-		if from+len(part) > int(c.offsets[row+1]) {
-			from++
+		if end := int(c.offsets[row+1]); from+len(part) > end {
+			from = end // later hits in this row would cross its end too
 			continue
 		}
 		upTo(row)
@@ -89,7 +86,7 @@ func (p likeMatch) narrowInside(b *batch, c byteColumn, part []byte) []int32 {
 			rows[n] = row
 			n++
 		}
-		from = int(c.offsets[i])
+		row, from = i, int(c.offsets[i])
 	}
 	upTo(last)
 	return rows[:n]

@@ -101,15 +101,6 @@ func (n number) compare(o number) int {
 	return c * n.sign()
 }
 
-// place is where a literal lies among integers: exactly at floor, or strictly
-// between floor and the next one.
-type place struct {
-	floor *big.Int
-	exact bool
-}
-
-var one = big.NewInt(1)
-
 // hugeDigits is more digits than any column's integers have.
 const hugeDigits = 80
 
@@ -150,7 +141,7 @@ const (
 // floatKey maps floats to integers in the order of F3: one key for all NaNs, the
 // highest, and one for both zeros. Neighbouring floats have neighbouring keys.
 func floatKey(f float64) int64 {
-	if f != f {
+	if math.IsNaN(f) {
 		return nanKey
 	}
 	k := int64(math.Float64bits(f))

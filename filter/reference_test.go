@@ -173,7 +173,7 @@ func refMaybe(not bool, t truth) truth {
 
 // refLike matches runes against a pattern with wildcards marked: any text (-1),
 // any character (-2).
-func refLike(s []rune, pattern []rune) bool {
+func refLike(s, pattern []rune) bool {
 	if len(pattern) == 0 {
 		return len(s) == 0
 	}

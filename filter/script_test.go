@@ -25,6 +25,8 @@ var scriptNow = time.Date(2026, 11, 29, 10, 0, 0, 123_456_789, time.UTC)
 //	select [params=json]  the rows of the table the filter keeps, one filter a line
 //	check [params=json]   "ok" and the columns named, or the error, one filter a line
 //	pinned col=name       the pinned values, one filter a line
+//
+// Where several filters stand in one command, each has its line of the answer.
 func TestScripts(t *testing.T) {
 	datadriven.Walk(t, "testdata", func(t *testing.T, path string) {
 		var cols []millrace.Column

@@ -143,8 +143,9 @@ func (p byteCompare) mayMatch(s statistics) bool {
 		return !st.HasMin || lo <= p.lit
 	case opGreater:
 		return !st.HasMax || hi > p.lit
+	default: // opGreaterEqual
+		return !st.HasMax || hi >= p.lit
 	}
-	return !st.HasMax || hi >= p.lit
 }
 
 // mayHold says whether a text or binary value lies within the bounds.

@@ -261,8 +261,10 @@ func TestMayMatchSkipsSortedBatches(t *testing.T) {
 		lo, hi := batch*10_000, batch*10_000+9_999 // µs
 		may := f.MayMatch(func(name string) (Stats, bool) {
 			if name == "s" {
-				return Stats{Rows: 1, HasMin: true, HasMax: true,
-					Min: Bound{Bytes: fmt.Appendf(nil, "%05d", batch)}, Max: Bound{Bytes: fmt.Appendf(nil, "%05d", batch)}}, true
+				return Stats{
+					Rows: 1, HasMin: true, HasMax: true,
+					Min: Bound{Bytes: fmt.Appendf(nil, "%05d", batch)}, Max: Bound{Bytes: fmt.Appendf(nil, "%05d", batch)},
+				}, true
 			}
 			return Stats{Rows: 10_000, HasMin: true, HasMax: true, Min: Bound{Int: lo}, Max: Bound{Int: hi}}, true
 		})

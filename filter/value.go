@@ -103,8 +103,9 @@ func readText(s string, k millrace.Kind) (value, error) {
 		return readTemporal(s, valueTimestamp)
 	case millrace.TimestampLTZ:
 		return readTemporal(s, valueTimestampLTZ)
+	default:
+		panic("filter: no values of kind " + k.String())
 	}
-	panic("filter: no values of kind " + k.String())
 }
 
 // readBase64 takes both alphabets, with and without padding.
