@@ -32,7 +32,7 @@ func (l *Log) Flush(upTo millrace.Offset, schemas segment.Schemas, to *millrace.
 	defer l.flushMu.Unlock()
 	for !l.dropped {
 		v := l.View()
-		run := l.nextRun(v.tail, upTo)
+		run := nextRun(v.tail, upTo)
 		if run == 0 {
 			return freed, nil
 		}
@@ -46,7 +46,7 @@ func (l *Log) Flush(upTo millrace.Offset, schemas segment.Schemas, to *millrace.
 }
 
 // nextRun is how many batches at the front of the tail become one stored batch.
-func (l *Log) nextRun(tail []TailBatch, upTo millrace.Offset) int {
+func nextRun(tail []TailBatch, upTo millrace.Offset) int {
 	var bytes, rows, n int
 	for _, b := range tail {
 		if b.Header.End() > upTo {
@@ -78,7 +78,7 @@ func (l *Log) store(run []TailBatch, schemas segment.Schemas, to *millrace.Schem
 	h, payload := run[0].Header, run[0].Payload
 	if len(run) > 1 || small(run[0]) {
 		var err error
-		if h, payload, err = l.merge(run, schemas, to); err != nil {
+		if h, payload, err = mergeRun(l.id, run, schemas, to, l.o.Codec); err != nil {
 			return 0, err
 		}
 	}
@@ -102,7 +102,7 @@ func (l *Log) store(run []TailBatch, schemas segment.Schemas, to *millrace.Schem
 	return freed, nil
 }
 
-func (l *Log) merge(run []TailBatch, schemas segment.Schemas, to *millrace.Schema) (segment.BatchHeader, []byte, error) {
+func mergeRun(id millrace.BucketID, run []TailBatch, schemas segment.Schemas, to *millrace.Schema, codec segment.Codec) (segment.BatchHeader, []byte, error) {
 	parts := make([]*segment.Payload, len(run))
 	var times []segment.TimeRun
 	for i, b := range run {
@@ -119,7 +119,7 @@ func (l *Log) merge(run []TailBatch, schemas segment.Schemas, to *millrace.Schem
 			}
 		}
 	}
-	payload, err := segment.Merge(nil, memory.DefaultAllocator, schemas, to, parts, segment.EncodeOptions{Codec: l.o.Codec})
+	payload, err := segment.Merge(nil, memory.DefaultAllocator, schemas, to, parts, segment.EncodeOptions{Codec: codec})
 	if err != nil {
 		return segment.BatchHeader{}, nil, err
 	}
@@ -127,7 +127,7 @@ func (l *Log) merge(run []TailBatch, schemas segment.Schemas, to *millrace.Schem
 	if err != nil {
 		return segment.BatchHeader{}, nil, err
 	}
-	return segment.StampPayload(p, l.id, run[0].Header.Base, times...), payload, nil
+	return segment.StampPayload(p, id, run[0].Header.Base, times...), payload, nil
 }
 
 // roll makes sure that there is a file to write to, which the batch at base can follow.

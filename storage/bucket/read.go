@@ -55,6 +55,30 @@ func (l *Log) At(v *View, off millrace.Offset) (*Batch, error) {
 	return &Batch{Header: *h, Payload: p, file: f}, nil
 }
 
+// Gather opens the batch of the view that holds an offset, as At does; small
+// batches of the tail are read together as one, since a table that is written a
+// row at a time would else be read a row at a time. schemas and to are the table's.
+func (l *Log) Gather(v *View, off millrace.Offset, schemas segment.Schemas, to *millrace.Schema) (*Batch, error) {
+	if off < v.tailStart() || off >= v.End {
+		return l.At(v, off)
+	}
+	i := sort.Search(len(v.tail), func(i int) bool { return v.tail[i].Header.End() > off })
+	run := nextRun(v.tail[i:], v.End)
+	if run < 2 {
+		return l.At(v, off)
+	}
+	// Read once and thrown away: compressing it would be a waste.
+	h, payload, err := mergeRun(l.id, v.tail[i:i+run], schemas, to, segment.None)
+	if err != nil {
+		return nil, err
+	}
+	p, err := segment.OpenBytes(payload)
+	if err != nil {
+		return nil, err
+	}
+	return &Batch{Header: h, Payload: p}, nil
+}
+
 // retain adds a use of the file, unless the log has let go of it.
 func (l *Log) retain(f *segment.File) bool {
 	l.mu.Lock()
