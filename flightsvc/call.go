@@ -11,13 +11,12 @@ import (
 	"sync/atomic"
 	"time"
 
+	gen "github.com/apache/arrow-go/v18/arrow/flight/gen/flight"
 	"github.com/google/uuid"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/status"
-
-	gen "github.com/apache/arrow-go/v18/arrow/flight/gen/flight"
 
 	"github.com/millrace/millrace/errs"
 )

@@ -110,10 +110,11 @@ type fixture struct {
 	server *grpc.Server
 	addr   string
 	logs   *lockedBuffer
+	reg    *prometheus.Registry
 }
 
 func newFixture(t testing.TB, set ...func(*flightsvc.Options)) *fixture {
-	f := &fixture{t: t, clock: &clock{}, cat: &catalog{tables: map[millrace.TablePath]*millrace.Table{}}, logs: &lockedBuffer{}}
+	f := &fixture{t: t, clock: &clock{}, cat: &catalog{tables: map[millrace.TablePath]*millrace.Table{}}, logs: &lockedBuffer{}, reg: prometheus.NewRegistry()}
 	quiet := slog.New(slog.DiscardHandler)
 	var err error
 	f.worker, err = storage.Open(t.Context(), storage.Options{
@@ -123,7 +124,7 @@ func newFixture(t testing.TB, set ...func(*flightsvc.Options)) *fixture {
 	require.NoError(t, f.worker.Err())
 	signer := auth.NewSigner(auth.Options{Purpose: "ticket", Life: 2 * time.Hour, Clock: f.clock.Now, Keys: func() ([]auth.Key, error) { return []auth.Key{{ID: 1}}, nil }})
 	f.router = router.New(router.Options{Catalog: f.cat, Shards: f.worker.Shards(), Signer: signer, Clock: f.clock, Logger: quiet, Registerer: prometheus.NewRegistry()})
-	o := flightsvc.Options{Router: f.router, Catalog: f.cat, Actions: actions{}, Clock: f.clock, Logger: slog.New(slog.NewTextHandler(f.logs, nil)), Registerer: prometheus.NewRegistry()}
+	o := flightsvc.Options{Router: f.router, Catalog: f.cat, Actions: actions{}, Clock: f.clock, Logger: slog.New(slog.NewTextHandler(f.logs, nil)), Registerer: f.reg}
 	for _, s := range set {
 		s(&o)
 	}
@@ -479,4 +480,23 @@ func refused(t testing.TB, err error, code codes.Code, reason errs.Code) *errdet
 	}
 	t.Fatalf("no ErrorInfo in %v (%v)", err, st.Details())
 	return nil
+}
+
+func stallAfter(d time.Duration) func(*flightsvc.Options) {
+	return func(o *flightsvc.Options) { o.StallTimeout = d }
+}
+
+// metric is the sum of a metric over its labels.
+func (f *fixture) metric(name string) float64 {
+	all, err := f.reg.Gather()
+	require.NoError(f.t, err)
+	sum := 0.0
+	for _, fam := range all {
+		if fam.GetName() == name {
+			for _, m := range fam.GetMetric() {
+				sum += m.GetCounter().GetValue() + m.GetGauge().GetValue()
+			}
+		}
+	}
+	return sum
 }
