@@ -1,6 +1,9 @@
 package filter
 
-import "github.com/apache/arrow-go/v18/arrow"
+import (
+	"github.com/apache/arrow-go/v18/arrow"
+	"github.com/apache/arrow-go/v18/arrow/bitutil"
+)
 
 // batch is one evaluation over one record batch: its columns and the row lists
 // in use. A row list is a []int32 of row numbers, rising, with room for n.
@@ -27,6 +30,16 @@ func (b *batch) give(rows []int32) {
 	}
 }
 
+// nulls counts the NULLs of a column. Array.NullN of a slice would note its count
+// in the array, which is a race when several filters read one batch.
+func (b *batch) nulls(col int) int {
+	arr := b.arrays[col]
+	if n := arr.Data().NullN(); n >= 0 || len(arr.NullBitmapBytes()) == 0 {
+		return max(n, 0)
+	}
+	return b.n - bitutil.CountSetBits(arr.NullBitmapBytes(), arr.Data().Offset(), b.n)
+}
+
 // everyRow returns rows, or the numbers of all rows for nil.
 func (b *batch) everyRow(rows []int32) []int32 {
 	if rows == nil {
@@ -43,14 +56,14 @@ func (b *batch) everyRow(rows []int32) []int32 {
 // leaves are fewer to test than those it gets.
 func (b *batch) run(rows []int32, kernel func(rows []int32) []int32, cols ...int) []int32 {
 	for _, col := range cols {
-		if b.arrays[col].NullN() == b.n { // its values may not be there at all
+		if b.nulls(col) == b.n { // its values may not be there at all
 			return constant(false).narrow(b, rows)
 		}
 	}
 	rows = kernel(rows)
 	for _, col := range cols {
-		if arr := b.arrays[col]; arr.NullN() > 0 {
-			rows = b.byValidity(arr, rows, 1)
+		if b.nulls(col) > 0 {
+			rows = b.byValidity(b.arrays[col], rows, 1)
 		}
 	}
 	return rows

@@ -54,6 +54,6 @@
 //
 // # Concurrency
 //
-// A Filter is immutable and may be used by any number of goroutines. It keeps no
-// reference to batches it has seen.
+// A Filter is immutable and may be used by any number of goroutines, also on one
+// batch at the same time. It keeps no reference to batches it has seen.
 package filter

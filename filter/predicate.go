@@ -63,11 +63,10 @@ func (p nullness) narrow(b *batch, rows []int32) []int32 {
 	if p.not {
 		return b.run(rows, b.everyRow, p.col)
 	}
-	arr := b.arrays[p.col]
-	if arr.NullN() == 0 {
+	if b.nulls(p.col) == 0 {
 		return constant(false).narrow(b, rows)
 	}
-	return b.byValidity(arr, rows, 0)
+	return b.byValidity(b.arrays[p.col], rows, 0)
 }
 
 func (p nullness) mayMatch(s statistics) bool {
