@@ -17,7 +17,7 @@ import (
 
 var scriptNow = time.Date(2026, 11, 29, 10, 0, 0, 123_456_789, time.UTC)
 
-// The scripts of testdata show the language: how texts are read, what errors
+// The scripts of testdata/scripts show the language: how texts are read, what errors
 // say, and which rows filters keep. Commands:
 //
 //	parse                 the expression as the parser sees it
@@ -28,7 +28,7 @@ var scriptNow = time.Date(2026, 11, 29, 10, 0, 0, 123_456_789, time.UTC)
 //
 // Where several filters stand in one command, each has its line of the answer.
 func TestScripts(t *testing.T) {
-	datadriven.Walk(t, "testdata", func(t *testing.T, path string) {
+	datadriven.Walk(t, "testdata/scripts", func(t *testing.T, path string) {
 		var cols []millrace.Column
 		var rows [][]cell
 		datadriven.RunTest(t, path, func(t *testing.T, d *datadriven.TestData) string {
