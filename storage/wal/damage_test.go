@@ -521,3 +521,45 @@ func TestTornCopiesAreBounded(t *testing.T) {
 	}
 	require.Equal(t, 16, torn)
 }
+
+// When frames and record headers are wiped together, ordinals and the names in the
+// next frame tell who lost something, so that shards that wrote nothing since are not
+// taken for damaged; when they do not tell, those are.
+func TestBystanders(t *testing.T) {
+	fs := vfs.NewMem()
+	f := mustOpen(t, fs, dir, options(4))
+	for _, s := range []int{2, 3, 0, 1, 0, 1, 3, 0, 1} {
+		_, err := mustShard(t, f, millrace.ShardID(s)).Append(context.Background(), []wal.Entry{{Kind: wal.Data, Data: waltest.Pattern(1, 200)}})
+		require.NoError(t, err)
+	}
+	im := snapshot(t, fs, dir)
+	require.NoError(t, f.Close())
+	name := im.files()[0]
+	recs, _ := records(t, name, im[name])
+	for _, c := range []struct {
+		wipe    []int
+		damaged []int
+	}{
+		{[]int{2, 3}, []int{0, 1}},    // their chains account for both
+		{[]int{0}, []int{2}},          // its only record: the next frame names it
+		{[]int{6}, []int{3}},          // its last record
+		{[]int{5, 6}, []int{1, 2, 3}}, // 1 misses one; the other may be of any but 0, which goes on unharmed
+		{[]int{2, 3, 4}, []int{0, 1}},
+	} {
+		b := slices.Clone(im[name])
+		for _, i := range c.wipe {
+			clear(b[recs[i].off:recs[i].end])
+		}
+		fs := im.with(name, b).mem(t, dir)
+		f := mustOpen(t, fs, dir, options(4))
+		var damaged []int
+		for s := range 4 {
+			if _, err := waltest.ReadAll(mustShard(t, f, millrace.ShardID(s)), 0); err != nil {
+				require.ErrorContains(t, err, fmt.Sprintf("%s at byte %d:", name, recs[c.wipe[0]].off))
+				damaged = append(damaged, s)
+			}
+		}
+		require.Equal(t, c.damaged, damaged, "wiped %v", c.wipe)
+		require.NoError(t, f.Close())
+	}
+}
