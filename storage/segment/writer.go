@@ -1,6 +1,7 @@
 package segment
 
 import (
+	"cmp"
 	"fmt"
 
 	"github.com/cockroachdb/pebble/v2/vfs"
@@ -16,7 +17,9 @@ const maxKeptBuffer = 4 << 20
 // goroutine; what it appended can be read at once through File.
 //
 // After an error of the file system the Writer takes no more: what a failed write
-// or sync left behind is not known. What was appended before stays readable.
+// left behind the last batch is not known. What was appended before stays readable,
+// and Sync makes it durable, unless it was a sync that failed: then what is on disk
+// is not known at all.
 type Writer struct {
 	fs     vfs.FS
 	dir    string
@@ -26,6 +29,7 @@ type Writer struct {
 	synced int64 // how much of pos is on stable storage
 	buf    []byte
 	err    error // the first failure
+	lost   bool  // it was that of a sync
 	done   bool
 }
 
@@ -79,7 +83,7 @@ func (w *Writer) Append(h *BatchHeader, payload []byte) (BatchRef, error) {
 // Sync makes all that was appended durable, the file's directory entry included,
 // and returns the file's length.
 func (w *Writer) Sync() (int64, error) {
-	if err := w.usable(); err != nil {
+	if err := w.usable(); w.lost {
 		return 0, err
 	}
 	return w.pos, w.sync("segment.Sync")
@@ -143,8 +147,9 @@ func (w *Writer) sync(op string) error {
 		err = syncDir(w.fs, w.dir)
 	}
 	if err != nil {
-		w.err = fileError(op, w.file.path, err)
-		return w.err
+		err = fileError(op, w.file.path, err)
+		w.err, w.lost = cmp.Or(w.err, err), true
+		return err
 	}
 	w.synced = w.pos
 	return nil
