@@ -72,8 +72,8 @@ torture: ## the long forms: 500 kills, loads of 5 GB, 100 times the model operat
 	go test -count 1 -timeout 6h $$(go list ./... | grep -v '/e2e$$') -rapid.checks=10000
 
 .PHONY: bench
-bench: build $(TOOLS)/benchstat-$(BENCHSTAT_VERSION) ## side-by-side benchmarks against raw yardsticks
-	bench/run
+bench: build ## side-by-side benchmarks against raw yardsticks, into bench/results
+	go run ./bench
 
 .PHONY: generate
 generate: ## renew what is generated from openapi/openapi.yaml
@@ -86,6 +86,9 @@ check: build ## build, vet, lint; generate leaves the tree clean
 	$(MAKE) generate
 	git diff --exit-code -- $$(git ls-files '*.gen.go')
 	@new=$$(git ls-files --others --exclude-standard -- '*.gen.go'); test -z "$$new" || { echo "generated and not committed: $$new"; exit 1; }
+
+.PHONY: tools
+tools: $(LINT) $(TOOLS)/benchstat-$(BENCHSTAT_VERSION) ## the pinned tools, into .tools/bin
 
 $(LINT):
 	GOBIN=$(TOOLS) go install github.com/golangci/golangci-lint/v2/cmd/golangci-lint@$(GOLANGCI_LINT_VERSION)
