@@ -52,7 +52,13 @@ func (p *Plan) run(rec arrow.RecordBatch) (rows row.Rows, r *report, err error) 
 	if int(rec.NumCols()) != p.fields {
 		panic(fmt.Sprintf("arrowrow: a batch of %d columns for a plan of %d", rec.NumCols(), p.fields))
 	}
-	defer guard(&err)
+	// The batch was checked, so a panic is a fault of ours: an internal error, but no
+	// reason to end the process over a stranger's message.
+	defer func() {
+		if p := recover(); p != nil {
+			err = fmt.Errorf("arrowrow: casting a batch: %v", p)
+		}
+	}()
 	n := int(rec.NumRows())
 	r = &report{base: p.rows, rows: n}
 	p.rows += int64(n)

@@ -333,19 +333,21 @@ func TestUnfolding(t *testing.T) {
 		sizes[i] = n
 	}
 	lists := array.MakeFromData(array.NewData(arrow.ListViewOf(child.DataType()), n, []*memory.Buffer{nil, bytesOf(4 * n), memory.NewBufferBytes(arrow.Int32Traits.CastToBytes(sizes))}, []arrow.ArrayData{child.Data()}, 0, 0))
+	fewer := array.MakeFromData(array.NewData(lists.DataType(), 1<<10, lists.Data().Buffers(), lists.Data().Children(), 0, 0))
 	nulls := array.NewNull(n)
 	nullLists := array.MakeFromData(array.NewData(arrow.FixedSizeListOf(400, arrow.Null), n, []*memory.Buffer{nil}, []arrow.ArrayData{array.NewNull(400 * n).Data()}, 0, 0))
 	for name, tt := range map[string]struct {
 		arr arrow.Array
 		sql string
 	}{
-		"dictionary":     {dict, "STRING"},
-		"view":           {view, "STRING"},
-		"list view":      {lists, "ARRAY<TINYINT>"},
-		"null":           {nulls, "BINARY(1000)"},
-		"null rows":      {nulls, "ROW<a ROW<b BINARY(1000), c DOUBLE>>"},
-		"lists of null":  {nullLists, "ARRAY<BIGINT>"},
-		"wider decimals": {array.MakeFromData(array.NewData(arrow.PrimitiveTypes.Int8, 8*n, []*memory.Buffer{nil, bytesOf(8 * n)}, nil, 0, 0)), "DECIMAL(10,2)"},
+		"dictionary":       {dict, "STRING"},
+		"view":             {view, "STRING"},
+		"list view":        {lists, "ARRAY<TINYINT>"},
+		"fewer list views": {fewer, "ARRAY<TINYINT>"},
+		"null":             {nulls, "BINARY(1000)"},
+		"null rows":        {nulls, "ROW<a ROW<b BINARY(1000), c DOUBLE>>"},
+		"lists of null":    {nullLists, "ARRAY<BIGINT>"},
+		"wider decimals":   {array.MakeFromData(array.NewData(arrow.PrimitiveTypes.Int8, 8*n, []*memory.Buffer{nil, bytesOf(8 * n)}, nil, 0, 0)), "DECIMAL(10,2)"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			start := time.Now()

@@ -274,6 +274,7 @@ type lie struct {
 	bodyLength                    int64 // -1: as it is
 	codec                         int8  // -1: none
 	variadic                      []int64
+	overlap                       bool // all buffers are the same
 	body                          []byte
 }
 
@@ -296,7 +297,7 @@ func (l lie) message() []byte {
 	fb := flatbuffers.NewBuilder(0)
 	fb.StartVector(16, l.buffers, 8)
 	for i := range l.buffers { // backwards
-		if i == 0 {
+		if i == 0 || l.overlap {
 			fb.PrependInt64(l.size)
 			fb.PrependInt64(l.offset)
 		} else {
@@ -404,6 +405,7 @@ func TestLies(t *testing.T) {
 		"one buffer":                      {with(func(l *lie) { l.buffers = 1 }), errs.InvalidRequest},
 		"three buffers":                   {with(func(l *lie) { l.buffers = 3 }), errs.InvalidRequest},
 		"variadic buffers":                {with(func(l *lie) { l.variadic = []int64{1 << 60} }), errs.InvalidRequest},
+		"buffers that overlap":            {with(func(l *lie) { l.overlap = true }), errs.InvalidRequest},
 		"buffer behind the body":          {with(func(l *lie) { l.offset = 16 }), errs.InvalidRequest},
 		"buffer at -8":                    {with(func(l *lie) { l.offset = -8 }), errs.InvalidRequest},
 		"buffer at 2^62":                  {with(func(l *lie) { l.offset = 1 << 62 }), errs.InvalidRequest},
@@ -429,6 +431,9 @@ func mustRefuse(t *testing.T, in []byte, code errs.Code, most uint64) {
 	runtime.ReadMemStats(&after)
 	if !errs.Is(err, code) {
 		t.Errorf("got %v, want %s", err, code)
+	}
+	if err != nil && strings.Contains(err.Error(), "runtime error") {
+		t.Errorf("it was not refused, it panicked: %v", err)
 	}
 	if got := after.TotalAlloc - before.TotalAlloc; got > most {
 		t.Errorf("%d bytes were allocated", got)
@@ -485,6 +490,9 @@ func TestSchemaLies(t *testing.T) {
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) { mustRefuse(t, tt.in, tt.code, 64<<20) })
+	}
+	if _, err := readAll(tests["a million in one"].in, Limits{}); !strings.Contains(err.Error(), "more than 32768 fields") {
+		t.Error(err)
 	}
 	t.Run("metadata of 16 MiB", func(t *testing.T) { mustRefuse(t, nested(1, 4<<20), errs.TooLarge, 16<<20) })
 }

@@ -26,8 +26,10 @@ func TestSplitBody(t *testing.T) {
 	}{
 		{in: `{"rows":[]}`, rest: map[string]string{}},
 		{in: `{}`, rest: map[string]string{}},
-		{in: ` { "rows" : [ {"a":1} , {"b":"]}\"[{"},3,"x" ] , "mode" : "upsert" , "columns" : ["a"] } `,
-			items: []string{`{"a":1}`, `{"b":"]}\"[{"}`, `3`, `"x"`}, rest: map[string]string{"mode": `"upsert"`, "columns": `["a"]`}},
+		{
+			in:    ` { "rows" : [ {"a":1} , {"b":"]}\"[{"},3,"x" ] , "mode" : "upsert" , "columns" : ["a"] } `,
+			items: []string{`{"a":1}`, `{"b":"]}\"[{"}`, `3`, `"x"`}, rest: map[string]string{"mode": `"upsert"`, "columns": `["a"]`},
+		},
 		{in: `{"r\u006fws":[[1,[2]]]}`, items: []string{`[1,[2]]`}, rest: map[string]string{}},
 		{in: `{"columns":null,"rows":[1]}`, items: []string{"1"}, rest: map[string]string{"columns": "null"}},
 		{in: ``, code: errs.InvalidRequest},

@@ -89,7 +89,7 @@ func NewDecoder(cols []millrace.Column, opts Options) *Decoder {
 	for i, c := range cols {
 		key := slices.Contains(opts.Key, c.Name)
 		col := root.children[i]
-		col.nullable = c.Nullable || c.AutoIncrement // NULL asks for the next number
+		col.nullable = !key && (c.Nullable || c.AutoIncrement) // NULL asks for the next number
 		col.lenient = !key && (opts.KeyOnly || opts.AllowChangeType)
 		d.absent[i].lenient = col.lenient
 		switch {

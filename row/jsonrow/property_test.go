@@ -13,10 +13,9 @@ import (
 	"time"
 	"unicode/utf8"
 
+	"github.com/apache/arrow-go/v18/arrow/array"
 	"github.com/google/go-cmp/cmp"
 	"pgregory.net/rapid"
-
-	"github.com/apache/arrow-go/v18/arrow/array"
 
 	millrace "github.com/millrace/millrace"
 	"github.com/millrace/millrace/errs"
