@@ -22,7 +22,7 @@ export CGO_ENABLED ?= 0
 
 .PHONY: help
 help: ## list the targets
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  %-11s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 .PHONY: build
 build: ## the binary, bin/millrace
@@ -72,8 +72,19 @@ torture: ## the long forms: 500 kills, loads of 5 GB, 100 times the model operat
 	go test -count 1 -timeout 6h $$(go list ./... | grep -v '/e2e$$') -rapid.checks=10000
 
 .PHONY: bench
-bench: build ## side-by-side benchmarks against raw yardsticks, into bench/results
-	go run ./bench
+bench: build $(VENV)/.installed ## side-by-side benchmarks against raw yardsticks, into bench/results (about ten minutes)
+	@command -v redis-server >/dev/null || apt-get install -q -y redis-server || echo "no redis-server, and it could not be installed: R7 goes without"
+	go build -trimpath -o bin/bench ./bench
+	bin/bench -results bench/results
+
+.PHONY: bench-short
+bench-short: build ## the same in seconds: everything runs, the figures mean little
+	go build -trimpath -o bin/bench ./bench
+	bin/bench -short
+
+.PHONY: bench-micro
+bench-micro: $(TOOLS)/benchstat-$(BENCHSTAT_VERSION) ## micro-benchmarks of the packages, six times each
+	go test -run '^$$' -bench . -benchmem -count 6 ./... | $< /dev/stdin
 
 .PHONY: generate
 generate: ## renew what is generated from openapi/openapi.yaml

@@ -1,0 +1,71 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"time"
+)
+
+// bench is a whole run: the settings, the server, and what was found.
+type bench struct {
+	o       *options
+	size    sizes
+	out     io.Writer // what a person watches
+	dir     string    // of this run's data
+	began   time.Time
+	server  *server
+	wide    *table // loaded by the first workload that reads it
+	results []*result
+	notes   []string // what was left out, and why
+}
+
+// sizes are how much work the workloads do.
+type sizes struct {
+	AppendMiB     int `json:"append_mib"`
+	WideMiB       int `json:"wide_mib"`
+	Repeat        int `json:"repeat"`
+	Keys          int `json:"keys"`
+	LookupBatches int `json:"lookup_batches"`
+	UpsertBatches int `json:"upsert_batches"`
+	TailSeconds   int `json:"tail_seconds"`
+}
+
+var (
+	fullSizes  = sizes{AppendMiB: 192, WideMiB: 256, Repeat: 4, Keys: 500_000, LookupBatches: 10_000, UpsertBatches: 5_000, TailSeconds: 10}
+	shortSizes = sizes{AppendMiB: 16, WideMiB: 16, Repeat: 2, Keys: 20_000, LookupBatches: 500, UpsertBatches: 300, TailSeconds: 2}
+)
+
+func newBench(ctx context.Context, o *options, out io.Writer) (*bench, error) {
+	b := &bench{o: o, size: fullSizes, out: out, began: time.Now()}
+	if o.Short {
+		b.size = shortSizes
+	}
+	var err error
+	if b.dir, err = os.MkdirTemp(o.Dir, "data-"); err != nil {
+		return nil, err
+	}
+	if b.server, err = startServer(ctx, o, filepath.Join(b.dir, "millrace")); err != nil {
+		return nil, errors.Join(err, os.RemoveAll(b.dir))
+	}
+	return b, b.server.createDatabase(ctx)
+}
+
+func (b *bench) close() error {
+	return errors.Join(b.server.stop(), os.RemoveAll(b.dir))
+}
+
+// path is a path for a yardstick's data, on the same disk as the server's.
+func (b *bench) path(name string) string { return filepath.Join(b.dir, name) }
+
+func (b *bench) say(format string, args ...any) { fmt.Fprintf(b.out, format+"\n", args...) }
+
+// note tells of something that was not measured, now and in the results.
+func (b *bench) note(format string, args ...any) {
+	n := fmt.Sprintf(format, args...)
+	b.notes = append(b.notes, n)
+	b.say("  %s", n)
+}
