@@ -128,7 +128,7 @@ func (r *Router) seal(p *Plan, page bool, expires time.Time) (string, error) {
 	if err != nil {
 		return "", fmt.Errorf("router: %w", err)
 	}
-	return r.o.Signer.Sign(b)
+	return r.o.Signer.Sign(pack(b))
 }
 
 // OpenTicket unseals a plan.
@@ -139,6 +139,9 @@ func (r *Router) OpenTicket(ctx context.Context, text string) (*Plan, error) {
 func (r *Router) unseal(ctx context.Context, text string, page bool) (*Plan, error) {
 	b, err := r.o.Signer.Verify(text)
 	if err != nil {
+		return nil, err
+	}
+	if b, err = unpack(b); err != nil {
 		return nil, err
 	}
 	var f planForm
