@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"math/rand/v2"
 	"slices"
 	"testing"
 	"time"
@@ -84,14 +83,10 @@ func changes(f *fixture, c flight.Client, filter string) []string {
 func wide(n, size int) arrow.RecordBatch {
 	b := array.NewRecordBuilder(memory.DefaultAllocator, knSchema)
 	defer b.Release()
-	r := rand.New(rand.NewPCG(1, uint64(n)))
-	text := make([]byte, size)
+	text := noise(size)
 	for i := range n {
-		for j := range text {
-			text[j] = 'a' + byte(r.Uint32()%26)
-		}
 		b.Field(0).(*array.Int64Builder).Append(int64(i))
-		b.Field(1).(*array.StringBuilder).Append(string(text))
+		b.Field(1).(*array.StringBuilder).Append(text[i:] + text[:i])
 		b.Field(2).(*array.Int32Builder).Append(1)
 	}
 	return b.NewRecordBatch()
@@ -126,7 +121,9 @@ func TestMessagesStaySmall(t *testing.T) {
 			}
 			require.Equal(t, 30, total)
 			require.Less(t, most, 4<<20-64<<10)
-			require.Greater(t, most, 1<<20, "and is not cut needlessly")
+			if codec == "none" {
+				require.Greater(t, most, 1<<20, "and is not cut needlessly")
+			}
 		}
 		require.Len(t, f.scan(c, pathOf("d", name)), 30)
 	}

@@ -2,8 +2,10 @@ package flightsvc_test
 
 import (
 	"bytes"
+	"encoding/base64"
 	"encoding/json"
 	"fmt"
+	"math/rand/v2"
 	"slices"
 	"strings"
 	"testing"
@@ -107,10 +109,13 @@ func TestManyBucketsAndLongTickets(t *testing.T) {
 	require.NoError(t, err)
 	require.Len(t, info.Endpoint, 1000)
 	require.Contains(t, string(info.Endpoint[0].AppMetadata), `"offsets":{"0":{"start":0,"end":`)
+	require.Len(t, f.scan(c, commandOf(obj{"op": "scan", "table": "d.t", "limit": 4000})), 4000, "one ticket names 3,000 buckets")
+	_, err = c.GetFlightInfo(f.ctx(), commandOf(obj{"op": "scan", "table": "d.t", "until": "never"}))
+	refused(t, err, codes.InvalidArgument, errs.TooManyBuckets)
 
 	f.table("u", true, 400)
 	f.mustWrite(c, pathOf("d.u"), rows(0, 1000, "a"))
-	long := "v LIKE 'a%' AND v <> '" + strings.Repeat("x", 30<<10) + "'"
+	long := "v LIKE 'a%' AND v <> '" + noise(30<<10) + "'"
 	cmd := commandOf(obj{"op": "scan", "table": "d.u", "filter": long, "columns": []string{"k"}})
 	info, err = c.GetFlightInfo(f.ctx(), cmd)
 	require.NoError(t, err)
@@ -118,6 +123,15 @@ func TestManyBucketsAndLongTickets(t *testing.T) {
 	require.LessOrEqual(t, proto.Size(info), 3<<20)
 	require.Less(t, len(info.Endpoint), 400)
 	require.Len(t, f.scan(c, cmd), 1000)
+}
+
+// noise is text that does not get shorter.
+func noise(n int) string {
+	b := make([]byte, n*3/4)
+	for i := range b {
+		b[i] = byte(rand.Uint32())
+	}
+	return base64.RawURLEncoding.EncodeToString(b)
 }
 
 // A ticket expires after an hour, can be renewed and cancelled, and is refused when

@@ -17,6 +17,8 @@ type dataReceiver interface {
 func (c *call) receiveOpening(in dataReceiver) (*command, *flight.FlightData, error) {
 	c.startWaiting()
 	defer c.stopWaiting()
+	c.idle.Store(true)
+	defer c.idle.Store(false)
 	fd, err := in.Recv()
 	if ended(err) {
 		return nil, nil, errs.New(errs.InvalidRequest, "the stream ended before it began: its first message has a descriptor and a schema")
