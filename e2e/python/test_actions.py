@@ -8,7 +8,7 @@ import pytest
 from conftest import command
 
 
-def act(client, name, **fields):
+def act(client, name, /, **fields):
     answers = list(client.do_action(flight.Action("millrace." + name, json.dumps(fields).encode())))
     return json.loads(answers[0].body.to_pybytes()) if answers and answers[0].body.size else {}
 

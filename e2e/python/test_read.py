@@ -94,7 +94,7 @@ def test_changelog(create, client):
     assert got.schema.field("_commit_timestamp").type == pa.timestamp("ms", "UTC")
 
     reader = client.do_get(client.get_flight_info(t.descriptor("$changelog")).endpoints[0].ticket)
-    metas = [json.loads(chunk.app_metadata) for chunk in reader if chunk.data is not None and chunk.data.num_rows]
+    metas = [json.loads(chunk.app_metadata.to_pybytes()) for chunk in reader if chunk.data is not None and chunk.data.num_rows]
     assert metas[0]["base"] == 0 and metas[-1]["next"] == 4 and sum(m["rows"] for m in metas) == 4
 
 

@@ -12,7 +12,7 @@ def tail(client, t, **request):
     try:
         while True:
             chunk = reader.read_chunk()
-            yield chunk.data.to_pylist(), json.loads(chunk.app_metadata)
+            yield chunk.data.to_pylist(), json.loads(chunk.app_metadata.to_pybytes())
     finally:
         reader.cancel()
 
