@@ -50,7 +50,7 @@ func (c *Client) CreateDatabase(ctx context.Context, d openapi.CreateDatabase, i
 // need not be there.
 func (c *Client) DropDatabase(ctx context.Context, name string, cascade, ifExists bool) error {
 	resp, err := c.api.DropDatabase(ctx, name, &openapi.DropDatabaseParams{Cascade: flag(cascade), IfExists: flag(ifExists)})
-	return decode[struct{}](resp, err, nil)
+	return decode(resp, err, nil)
 }
 
 // Tables lists the tables of a database, by name.
@@ -82,7 +82,7 @@ func (t *Table) Describe(ctx context.Context) (openapi.Table, error) {
 // be there.
 func (t *Table) Drop(ctx context.Context, purge, ifExists bool) error {
 	resp, err := t.c.api.DropTable(ctx, t.database, t.base, &openapi.DropTableParams{Purge: flag(purge), IfExists: flag(ifExists)})
-	return decode[struct{}](resp, err, nil)
+	return decode(resp, err, nil)
 }
 
 // Schemas lists the versions of the table's columns, oldest first.

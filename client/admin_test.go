@@ -44,7 +44,8 @@ func TestListsPage(t *testing.T) {
 	}
 	require.Equal(t, []string{"a", "b"}, names)
 	require.Equal(t, []string{"", "page_token=p2"}, []string{f.all()[0].query, f.all()[1].query})
-	for range c.Databases(t.Context()) {
+	for _, err := range c.Databases(t.Context()) {
+		require.NoError(t, err)
 		break
 	}
 	require.Len(t, f.all(), 3)
@@ -76,14 +77,14 @@ func TestAddresses(t *testing.T) {
 	require.NoError(t, err)
 	_, err = tb.Offsets(ctx, AtOffsets(openapi.Offsets{"0": 3}))
 	require.NoError(t, err)
-	for range tb.Buckets(ctx) {
-		t.Fatal("no buckets were sent")
+	for b, err := range tb.Buckets(ctx) {
+		t.Fatal("no buckets were sent", b, err)
 	}
-	for range tb.Schemas(ctx) {
-		t.Fatal("no schemas were sent")
+	for s, err := range tb.Schemas(ctx) {
+		t.Fatal("no schemas were sent", s, err)
 	}
-	for range c.Tables(ctx, "retail") {
-		t.Fatal("no tables were sent")
+	for tb, err := range c.Tables(ctx, "retail") {
+		t.Fatal("no tables were sent", tb, err)
 	}
 	var got []string
 	for _, r := range f.all() {

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"maps"
 	"net/http"
 	"net/http/httptest"
 	"sync"
@@ -91,9 +92,7 @@ func answer(status int, body string) http.HandlerFunc {
 func problem(status int, code, detail string, more map[string]any) http.HandlerFunc {
 	return func(w http.ResponseWriter, _ *http.Request) {
 		p := map[string]any{"type": "/docs/errors#" + code, "title": "T", "status": status, "detail": detail, "code": code, "request_id": "r1"}
-		for k, v := range more {
-			p[k] = v
-		}
+		maps.Copy(p, more)
 		w.Header().Set("Content-Type", "application/problem+json")
 		w.WriteHeader(status)
 		if err := json.NewEncoder(w).Encode(p); err != nil {

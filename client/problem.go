@@ -25,9 +25,9 @@ const (
 	extraLastSeq   = "last_seq"
 )
 
-// decode reads an answer: a 2xx into the value (which may be nil), anything else
-// as an error. It closes the body.
-func decode[T any](resp *http.Response, err error, into *T) error {
+// decode reads an answer: a 2xx into what the pointer points to (nil: nowhere),
+// anything else as an error. It closes the body.
+func decode(resp *http.Response, err error, into any) error {
 	if err != nil {
 		return err
 	}
@@ -65,9 +65,14 @@ func readProblem(resp *http.Response) error {
 // parseProblem reads problem+json; nil when it is none.
 func parseProblem(body []byte) *errs.Error {
 	var p openapi.Problem
-	if err := json.Unmarshal(body, &p); err != nil || p.Code == "" {
-		return nil
+	if err := json.Unmarshal(body, &p); err == nil && p.Code != "" {
+		return problemError(p, body)
 	}
+	return nil
+}
+
+// problemError is the error that p tells of; body is what p was read from.
+func problemError(p openapi.Problem, body []byte) *errs.Error {
 	e := &errs.Error{Code: p.Code, Message: p.Detail, Fields: p.Errors}
 	if e.Message == "" {
 		e.Message = p.Title

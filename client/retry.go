@@ -45,7 +45,7 @@ type retrier struct {
 func (d *retrier) Do(r *http.Request) (*http.Response, error) {
 	replayable := r.Body == nil || r.Body == http.NoBody || r.GetBody != nil
 	for attempt := 0; ; attempt++ {
-		resp, err := d.http.Do(r) //nolint:bodyclose // the caller closes it, or it is replaced below
+		resp, err := d.http.Do(r)
 		again, advice := d.again(r, resp, err)
 		if err != nil {
 			err = transportError(r, err)
