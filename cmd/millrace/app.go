@@ -4,6 +4,7 @@ import (
 	"context"
 	"io"
 	"os"
+	"slices"
 	"strings"
 
 	"golang.org/x/term"
@@ -20,8 +21,8 @@ type app struct {
 
 // getenv is the value of an environment variable, empty when it is not set.
 func (a *app) getenv(name string) string {
-	for i := len(a.env) - 1; i >= 0; i-- {
-		if k, v, ok := strings.Cut(a.env[i], "="); ok && k == name {
+	for _, setting := range slices.Backward(a.env) {
+		if k, v, ok := strings.Cut(setting, "="); ok && k == name {
 			return v
 		}
 	}

@@ -191,6 +191,8 @@ func csvText(k millrace.Kind, s string) string {
 		if len(s) > 10 && s[10] == ' ' {
 			return s[:10] + "T" + s[11:]
 		}
+	default:
+		// Other kinds are spelt in CSV as they are in JSON.
 	}
 	return s
 }

@@ -45,8 +45,9 @@ func (a *app) finish(ctx context.Context, err error) int {
 	switch errs.CodeOf(err) {
 	case errs.DatabaseNotFound, errs.TableNotFound, errs.PartitionNotFound, errs.RowNotFound:
 		return exitNotFound
+	default:
+		return exitFailed
 	}
-	return exitFailed
 }
 
 // printError writes one line with message, code and what to do, and a line for
@@ -125,11 +126,13 @@ func hintFor(e *errs.Error) string {
 		if id, ok := e.Extra["request_id"].(string); ok {
 			return "report it with request id " + id
 		}
+		return ""
 	case errs.Unavailable:
 		if strings.HasPrefix(e.Message, "cannot reach") {
 			return "is the server running there? See --server and MILLRACE_SERVER"
 		}
 		return "try again in a while"
+	default:
+		return hints[e.Code]
 	}
-	return hints[e.Code]
 }

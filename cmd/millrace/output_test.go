@@ -71,7 +71,7 @@ func TestTableWriter(t *testing.T) {
 func TestScanToParquet(t *testing.T) {
 	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Type", "application/vnd.apache.arrow.stream")
-		w.Write(arrowOf("id BIGINT, at TIMESTAMP_LTZ(3), tags ARRAY<STRING>\n{\"id\":9007199254740993,\"at\":\"2026-11-29T10:00:00.123Z\",\"tags\":[\"x\"]}\n{\"id\":2}"))
+		say(w, arrowOf("id BIGINT, at TIMESTAMP_LTZ(3), tags ARRAY<STRING>\n{\"id\":9007199254740993,\"at\":\"2026-11-29T10:00:00.123Z\",\"tags\":[\"x\"]}\n{\"id\":2}"))
 	}))
 	defer s.Close()
 	path := filepath.Join(t.TempDir(), "out.parquet")
@@ -97,7 +97,7 @@ func TestScanToArrow(t *testing.T) {
 	asked := 0
 	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		asked++
-		w.Write(want)
+		say(w, want)
 	}))
 	defer s.Close()
 	code, stdout, _ := cliRun(t, s.URL, nil, "scan", "d.t", "--format", "arrow")
@@ -114,7 +114,7 @@ func TestTailShowsAtOnce(t *testing.T) {
 	release := make(chan struct{})
 	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Content-Type", "text/event-stream")
-		io.WriteString(w, "id: c1.a\n\nevent: insert\ndata: {\"_change_type\":\"+I\",\"_log_offset\":0,\"id\":1}\nid: c1.b\n\n")
+		say(w, "id: c1.a\n\nevent: insert\ndata: {\"_change_type\":\"+I\",\"_log_offset\":0,\"id\":1}\nid: c1.b\n\n")
 		w.(http.Flusher).Flush()
 		select {
 		case <-release:

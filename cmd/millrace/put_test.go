@@ -33,7 +33,7 @@ func loadServer(t *testing.T, take func(w http.ResponseWriter, r *http.Request))
 	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Content-Type", "application/json")
 		if r.Method == http.MethodGet {
-			io.WriteString(w, twoColumns)
+			say(w, twoColumns)
 			return
 		}
 		take(w, r)
@@ -162,7 +162,7 @@ func TestPutArrowAndParquet(t *testing.T) {
 	for kind, path := range files {
 		b, err := os.ReadFile(path)
 		require.NoError(t, err)
-		server := loadServer(t, func(w http.ResponseWriter, r *http.Request) { _, _ = io.Copy(io.Discard, r.Body) })
+		server := loadServer(t, func(_ http.ResponseWriter, r *http.Request) { _, _ = io.Copy(io.Discard, r.Body) })
 		for _, cut := range []int{8, len(b) / 2, len(b) - 3} {
 			bad := filepath.Join(dir, "bad")
 			require.NoError(t, os.WriteFile(bad, b[:cut], 0o600))
@@ -193,7 +193,7 @@ func TestPutIsAnsweredEarly(t *testing.T) {
 		_, _ = io.CopyN(io.Discard, r.Body, 100_000)
 		w.Header().Set("Content-Type", "application/problem+json")
 		w.WriteHeader(http.StatusUnprocessableEntity)
-		io.WriteString(w, `{"type":"t","title":"T","status":422,"code":"value_out_of_range","detail":"row 10001, field \"id\": too large","accepted":10000,"request_id":"r"}`)
+		say(w, `{"type":"t","title":"T","status":422,"code":"value_out_of_range","detail":"row 10001, field \"id\": too large","accepted":10000,"request_id":"r"}`)
 	})
 	endless := io.MultiReader(strings.NewReader("id,name\n"), &repeat{text: "1,abcdefghijklmnopqrstuvwxyz\n", left: 1 << 40})
 	code, _, stderr := cliRun(t, server, endless, "put", "d.t", "--file", "-", "--input-format", "csv")
@@ -225,7 +225,7 @@ func TestPutMemoryIsBounded(t *testing.T) {
 	server := loadServer(t, func(w http.ResponseWriter, r *http.Request) {
 		_, err := io.Copy(io.Discard, r.Body)
 		errorsNil(t, err)
-		io.WriteString(w, `{"accepted":1,"rejected":0,"errors":[],"offsets":{}}`)
+		say(w, `{"accepted":1,"rejected":0,"errors":[],"offsets":{}}`)
 	})
 	times := func(text string, n int64) io.Reader { return &repeat{text: text, left: n * int64(len(text))} }
 	inputs := map[string]io.Reader{
@@ -258,11 +258,11 @@ func BenchmarkPutCSV(b *testing.B) {
 	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Content-Type", "application/json")
 		if r.Method == http.MethodGet {
-			io.WriteString(w, twoColumns)
+			say(w, twoColumns)
 			return
 		}
 		_, _ = io.Copy(io.Discard, r.Body)
-		io.WriteString(w, `{"accepted":1,"rejected":0,"errors":[],"offsets":{}}`)
+		say(w, `{"accepted":1,"rejected":0,"errors":[],"offsets":{}}`)
 	}))
 	defer s.Close()
 	const text = "1,abcdefghijklmnopqrstuvwxyzabcdefghijklmnopqrstuvwxyz\n"
