@@ -170,9 +170,7 @@ func all(parts []predicate) predicate {
 			}
 			continue
 		case conjunction:
-			for _, inner := range part {
-				flat = append(flat, inner)
-			}
+			flat = append(flat, part...)
 			continue
 		case keyRange:
 			if part.not {

@@ -135,7 +135,7 @@ func TestMayMatchIsExactForOneComparison(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		for lo := int64(0); lo < 8; lo++ {
+		for lo := range int64(8) {
 			for hi := lo; hi < 8; hi++ {
 				for nulls := range int64(2) {
 					possible := [][]cell{}

@@ -118,7 +118,7 @@ func readBase64(s string) (string, error) {
 func readHex(digits string) (value, error) {
 	b, err := hex.DecodeString(digits)
 	if err != nil {
-		return value{}, fmt.Errorf("X'%s' is not hexadecimal: two digits a byte", clipText(digits))
+		return value{}, fmt.Errorf("the literal X'%s' is not hexadecimal: two digits a byte", clipText(digits))
 	}
 	return value{kind: valueBytes, str: string(b)}, nil
 }
