@@ -143,10 +143,9 @@ var renderErrors = sync.OnceValue(func() []byte {
 func inline(text string) template.HTML {
 	var b strings.Builder
 	for i, part := range strings.Split(html.EscapeString(text), "`") {
-		switch {
-		case i%2 == 0:
+		if i%2 == 0 {
 			b.WriteString(strings.ReplaceAll(part, "\n\n", "</p>\n<p>"))
-		default:
+		} else {
 			b.WriteString("<code>" + part + "</code>")
 		}
 	}
