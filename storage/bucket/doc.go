@@ -18,6 +18,8 @@
 // where the one before ends. A file that was open when the process ended is never
 // appended to again.
 //
-// Append has one caller at a time; so have Flush, Sync and Drop together. Views
+// Files are removed by the shard, when no manifest names them any more.
+//
+// Append has one caller at a time; Flush, Sync and Close wait for each other. Views
 // may be taken and read by anyone at any time.
 package bucket

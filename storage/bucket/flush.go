@@ -11,6 +11,7 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 
 	millrace "github.com/millrace/millrace"
+	"github.com/millrace/millrace/errs"
 	"github.com/millrace/millrace/storage/segment"
 )
 
@@ -19,9 +20,11 @@ const (
 	// rows, are merged into one.
 	mergeBelowBytes = 256 << 10
 	// A merged batch gathers about this many bytes, so that it stays near 2 MiB,
-	// and at most this many rows, so that a decoded one stays small.
-	mergeTargetBytes = 2 << 20
-	mergeTargetRows  = 128 << 10
+	// and at most this many rows and bytes before compression, so that a decoded
+	// one stays small.
+	mergeTargetBytes    = 2 << 20
+	mergeTargetRows     = 128 << 10
+	mergeTargetRawBytes = 8 << 20
 )
 
 // Flush moves the batches of the tail that end at or before upTo into segment
@@ -30,7 +33,7 @@ const (
 func (l *Log) Flush(upTo millrace.Offset, schemas segment.Schemas, to *millrace.Schema) (freed int64, err error) {
 	l.flushMu.Lock()
 	defer l.flushMu.Unlock()
-	for !l.dropped {
+	for l.closed.Load() == nil {
 		v := l.View()
 		run := nextRun(v.tail, upTo)
 		if run == 0 {
@@ -48,13 +51,15 @@ func (l *Log) Flush(upTo millrace.Offset, schemas segment.Schemas, to *millrace.
 // nextRun is how many batches at the front of the tail become one stored batch.
 func nextRun(tail []TailBatch, upTo millrace.Offset) int {
 	var bytes, rows, n int
+	var raw int64
 	for _, b := range tail {
 		if b.Header.End() > upTo {
 			break
 		}
 		bytes += len(b.Payload)
 		rows += b.Header.Rows
-		if n > 0 && (bytes > mergeTargetBytes || rows > mergeTargetRows || !small(b)) {
+		raw += b.raw
+		if n > 0 && (bytes > mergeTargetBytes || rows > mergeTargetRows || raw > mergeTargetRawBytes || !small(b)) {
 			break
 		}
 		n++
@@ -69,18 +74,16 @@ func small(b TailBatch) bool {
 	return b.rows || len(b.Payload) < mergeBelowBytes
 }
 
-// store writes a run of batches as one and takes them out of the tail.
+// store writes a run of batches, or its beginning, as one and takes them out of
+// the tail.
 func (l *Log) store(run []TailBatch, schemas segment.Schemas, to *millrace.Schema) (int64, error) {
+	h, payload, run, err := encodeRun(l.id, run, schemas, to, l.o.Codec)
+	if err != nil {
+		return 0, err
+	}
 	var freed int64
 	for _, b := range run {
 		freed += int64(len(b.Payload))
-	}
-	h, payload := run[0].Header, run[0].Payload
-	if len(run) > 1 || small(run[0]) {
-		var err error
-		if h, payload, err = mergeRun(l.id, run, schemas, to, l.o.Codec); err != nil {
-			return 0, err
-		}
 	}
 	if err := l.roll(h.Base); err != nil {
 		return 0, err
@@ -100,6 +103,25 @@ func (l *Log) store(run []TailBatch, schemas segment.Schemas, to *millrace.Schem
 	}
 	l.view.Store(&v)
 	return freed, nil
+}
+
+// encodeRun makes one stored batch of a run, or of as much of its beginning as fits
+// into one. A compact row can take a thousand times its bytes as columns (NULLs of
+// wide types); rows that do not fit at all stay compact.
+func encodeRun(id millrace.BucketID, run []TailBatch, schemas segment.Schemas, to *millrace.Schema, codec segment.Codec) (segment.BatchHeader, []byte, []TailBatch, error) {
+	for {
+		if len(run) == 1 && !small(run[0]) {
+			return run[0].Header, run[0].Payload, run, nil
+		}
+		h, payload, err := mergeRun(id, run, schemas, to, codec)
+		switch {
+		case !errs.Is(err, errs.TooLarge):
+			return h, payload, run, err
+		case len(run) == 1:
+			return run[0].Header, run[0].Payload, run, nil
+		}
+		run = run[:len(run)/2]
+	}
 }
 
 func mergeRun(id millrace.BucketID, run []TailBatch, schemas segment.Schemas, to *millrace.Schema, codec segment.Codec) (segment.BatchHeader, []byte, error) {
@@ -163,9 +185,9 @@ func (l *Log) seal() error {
 	return nil
 }
 
-// closeWriter ends the file being written without a footer. When what it holds
-// cannot be made durable, the log cannot be checkpointed any more: the records
-// stay in the write-ahead log, from which a restart reads them again.
+// closeWriter ends the file being written without a footer, after an error. When
+// what it holds cannot be made durable, the log cannot be checkpointed any more: the
+// records stay in the write-ahead log, from which a restart reads them again.
 func (l *Log) closeWriter() error {
 	n, err := l.writer.Sync()
 	if err != nil {

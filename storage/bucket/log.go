@@ -34,13 +34,14 @@ type Log struct {
 	// mu guards the change from one view to the next, and which files are open.
 	mu sync.Mutex
 
-	// flushMu is held by Flush, Sync and Drop. Taken before mu.
+	// flushMu is held by Flush, Sync and Close. Taken before mu.
 	flushMu sync.Mutex
 	files   []*logFile
 	writer  *segment.Writer // of the last of files; nil when none is being written
 	dirMade bool
-	dropped bool
 	broken  error // set when a file could not be made durable
+
+	closed atomic.Pointer[error] // what readers of files are told after Close
 }
 
 type logFile struct {
@@ -62,7 +63,8 @@ type View struct {
 type TailBatch struct {
 	Header  segment.BatchHeader
 	Payload []byte
-	rows    bool // the payload is row-encoded
+	rows    bool  // the payload is row-encoded
+	raw     int64 // bytes of the payload before compression
 }
 
 // Stamp makes the batch of a payload.
@@ -75,6 +77,7 @@ func Stamp(id millrace.BucketID, base millrace.Offset, payload []byte, times ...
 		Header:  segment.StampPayload(p, id, base, times...),
 		Payload: payload,
 		rows:    p.Encoding() == segment.Rows,
+		raw:     p.RawBytes(),
 	}, nil
 }
 
@@ -87,7 +90,7 @@ func Check(h segment.BatchHeader, payload []byte) (TailBatch, error) {
 	if p.MetaCRC() != h.PayloadCRC || p.Rows() != h.Rows {
 		return TailBatch{}, errs.New(errs.CorruptData, "the batch at offset %d of bucket %s and its header do not belong together", h.Base, h.Bucket)
 	}
-	return TailBatch{Header: h, Payload: payload, rows: p.Encoding() == segment.Rows}, nil
+	return TailBatch{Header: h, Payload: payload, rows: p.Encoding() == segment.Rows, raw: p.RawBytes()}, nil
 }
 
 // New makes an empty log that begins at an offset.

@@ -42,6 +42,9 @@ func (l *Log) At(v *View, off millrace.Offset) (*Batch, error) {
 	i := sort.Search(len(v.files), func(i int) bool { return v.files[i].ID().Base > off }) - 1
 	f := v.files[i]
 	if !l.retain(f) {
+		if err := l.closed.Load(); err != nil {
+			return nil, *err
+		}
 		return nil, errs.New(errs.OffsetOutOfRange, "offset %d of bucket %s is no longer kept", off, l.id)
 	}
 	refs := f.Batches()
@@ -68,7 +71,7 @@ func (l *Log) Gather(v *View, off millrace.Offset, schemas segment.Schemas, to *
 		return l.At(v, off)
 	}
 	// Read once and thrown away: compressing it would be a waste.
-	h, payload, err := mergeRun(l.id, v.tail[i:i+run], schemas, to, segment.None)
+	h, payload, _, err := encodeRun(l.id, v.tail[i:i+run], schemas, to, segment.None)
 	if err != nil {
 		return nil, err
 	}

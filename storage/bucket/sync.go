@@ -24,10 +24,16 @@ type FileState struct {
 	Sealed bool
 }
 
+// ErrClosed is what Sync says of a log that was closed.
+var ErrClosed = errors.New("the log of the bucket is closed")
+
 // Sync makes the files durable and returns what there is.
 func (l *Log) Sync() (State, error) {
 	l.flushMu.Lock()
 	defer l.flushMu.Unlock()
+	if l.closed.Load() != nil {
+		return State{}, ErrClosed
+	}
 	if l.broken != nil {
 		return State{}, fmt.Errorf("bucket.Sync %s: cannot be checkpointed until a restart: %w", l.id, l.broken)
 	}
@@ -58,10 +64,10 @@ func Restore(id millrace.BucketID, st State, o Options) (_ *Log, err error) {
 	v := View{Start: st.Start, End: st.Start}
 	defer func() {
 		if err != nil {
-			err = errors.Join(err, l.Close())
+			err = errors.Join(err, l.Close(err))
 		}
 	}()
-	for i, fs := range st.Files {
+	for _, fs := range st.Files {
 		fid := segment.FileID{Cluster: o.Cluster, Bucket: id, Base: fs.Base}
 		var f *segment.File
 		if fs.Sealed {
@@ -74,7 +80,8 @@ func Restore(id millrace.BucketID, st State, o Options) (_ *Log, err error) {
 		}
 		l.files = append(l.files, &logFile{file: f, durable: fs.Length, sealed: fs.Sealed})
 		v.files = append(v.files, f)
-		if i > 0 && fs.Base != v.End {
+		// The earliest record may lie within the first file.
+		if fs.Base > v.End || fs.Base < v.End && len(v.files) > 1 {
 			return nil, holeError(id, v.End, fs.Base)
 		}
 		v.End = f.End()
@@ -90,15 +97,14 @@ func Restore(id millrace.BucketID, st State, o Options) (_ *Log, err error) {
 	return l, nil
 }
 
-// Close lets go of the files.
-func (l *Log) Close() error {
+// Close lets go of the files. Readers that have one open read on; others are told
+// the reason.
+func (l *Log) Close(reason error) error {
 	l.flushMu.Lock()
 	defer l.flushMu.Unlock()
-	return l.closeFilesLocked()
-}
-
-// REQUIRES: flushMu is held.
-func (l *Log) closeFilesLocked() error {
+	if !l.closed.CompareAndSwap(nil, &reason) {
+		return nil
+	}
 	var err error
 	if l.writer != nil {
 		err = l.writer.Close()
@@ -114,18 +120,6 @@ func (l *Log) closeFilesLocked() error {
 		err = errors.Join(err, f.file.Close())
 	}
 	l.files = nil
-	l.dropped = true
-	return err
-}
-
-// Drop closes and removes the bucket's files. Readers that have one open read on.
-func (l *Log) Drop() error {
-	l.flushMu.Lock()
-	defer l.flushMu.Unlock()
-	err := l.closeFilesLocked()
-	if l.dirMade {
-		err = errors.Join(err, l.o.FS.RemoveAll(l.o.Dir))
-	}
 	return err
 }
 

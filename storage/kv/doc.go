@@ -19,6 +19,13 @@
 //	    so the store always stands at the end of a record.
 //	K2  A [Snapshot]'s rows and bucket metas are of the same instant: a bucket's
 //	    rows are the fold of its changelog up to Meta.Next.
+//	K3  What is fatal to Pebble (it cannot tell whether its manifest was written)
+//	    makes the store dead, not the process: nothing more is written, [Store.Dead]
+//	    is closed, reads go on as long as somebody wants them. What is on disk is
+//	    what a crash at that moment leaves.
+//	K4  A flush or compaction that fails, as on a full disk, is tried again until it
+//	    succeeds; until then [Store.Flush] fails, and [Store.Room] says when there is
+//	    no memory left to go on without it.
 //
 // A Store is safe for concurrent use; a Batch belongs to one goroutine. Snapshots
 // must be closed before the store.

@@ -11,6 +11,7 @@ import (
 // Snapshot is the state of a shard at one instant. It is safe for concurrent use
 // until Close.
 type Snapshot struct {
+	s  *Store
 	sn *pebble.Snapshot
 }
 
@@ -18,18 +19,7 @@ type Snapshot struct {
 func (s *Snapshot) Close() error { return s.sn.Close() }
 
 // Meta is what the snapshot knows of a bucket; the zero Meta when nothing.
-func (s *Snapshot) Meta(b millrace.BucketID) (Meta, error) { return meta(s.sn, b) }
-
-func meta[R interface {
-	Get(key []byte) ([]byte, C, error)
-}, C interface{ Close() error }](r R, b millrace.BucketID) (Meta, error) {
-	v, err := get(r, metaKey(b))
-	if err != nil || v == nil {
-		return Meta{}, err
-	}
-	m, err := decodeMeta(v)
-	return m, wrapCorrupt(err)
-}
+func (s *Snapshot) Meta(b millrace.BucketID) (Meta, error) { return meta(s.s, s.sn, b) }
 
 // Rows walks the rows of a bucket in key order, from the first key above
 // afterKey (all when it is nil) and below the keys that do not begin with prefix.
@@ -43,13 +33,14 @@ func (s *Snapshot) Rows(ctx context.Context, b millrace.BucketID, prefix, afterK
 	}
 	it, err := s.sn.NewIterWithContext(ctx, &pebble.IterOptions{LowerBound: lower, UpperBound: upper})
 	if err != nil {
-		return nil, readError("kv.Rows", err)
+		return nil, s.s.readError("kv.Rows", err)
 	}
-	return &Rows{it: it}, nil
+	return &Rows{s: s.s, it: it}, nil
 }
 
 // Rows is a walk over the rows of a bucket.
 type Rows struct {
+	s       *Store
 	it      *pebble.Iterator
 	started bool
 }
@@ -70,4 +61,4 @@ func (r *Rows) Key() []byte { return r.it.Key()[RowPrefixLen:] }
 func (r *Rows) Row() []byte { return r.it.Value() }
 
 // Close ends the walk and tells of an error on the way.
-func (r *Rows) Close() error { return readError("kv.Rows", r.it.Close()) }
+func (r *Rows) Close() error { return r.s.readError("kv.Rows", r.it.Close()) }

@@ -1,11 +1,12 @@
 package kv
 
 import (
-	"context"
 	"encoding/binary"
 	"errors"
 	"fmt"
 	"log/slog"
+	"sync"
+	"sync/atomic"
 
 	"github.com/cockroachdb/pebble/v2"
 	"github.com/cockroachdb/pebble/v2/bloom"
@@ -22,60 +23,93 @@ type Options struct {
 	Cache         *pebble.Cache // shared by the shards of a process
 	MemTableBytes uint64        // default 8 MiB
 	Logger        *slog.Logger
+	// OnDeath is called, once and from any goroutine, when Pebble cannot go on
+	// (K3); nil: nobody is told.
+	OnDeath func(cause error)
 }
+
+const (
+	defaultMemTableBytes = 8 << 20
+	// A commit must not wait for a flush while readers wait for the commit: Pebble
+	// makes it wait at the first bound, [Store.Room] asks the writer to wait at half
+	// of it.
+	minStallBytes  = 32 << 20
+	stallMemTables = 4
+)
 
 // Store is the state of one shard.
 type Store struct {
+	o  Options
 	db *pebble.DB
+	bg *background
+
+	stallBytes uint64
+	committed  atomic.Uint64 // bytes
+	commits    atomic.Uint64
+	mem        memGauge
+
+	flushMu sync.Mutex
+	flush   pendingFlush
 }
 
 // Open opens or creates the store in a directory.
 func Open(o Options) (*Store, error) {
 	if o.MemTableBytes == 0 {
-		o.MemTableBytes = 8 << 20
+		o.MemTableBytes = defaultMemTableBytes
 	}
+	s := &Store{o: o, bg: newBackground(&o)}
+	stall := max(stallMemTables, (minStallBytes+o.MemTableBytes-1)/o.MemTableBytes)
+	s.stallBytes = stall * o.MemTableBytes
 	po := &pebble.Options{
-		FS:                          o.FS,
+		FS:                          fence{FS: o.FS, bg: s.bg},
 		Cache:                       o.Cache,
 		DisableWAL:                  true,
 		MemTableSize:                o.MemTableBytes,
-		MemTableStopWritesThreshold: 3,
+		MemTableStopWritesThreshold: int(stall),
 		L0CompactionThreshold:       4,
-		L0StopWritesThreshold:       24,
-		FormatMajorVersion:          pebble.FormatNewest,
-		Logger:                      pebbleLogger{o.Logger},
+		// Too many files in level 0 make reads slower; stopping writes, and with
+		// them all that waits for a commit, would be worse.
+		L0StopWritesThreshold: 1000,
+		FormatMajorVersion:    pebble.FormatNewest,
+		Logger:                s.bg,
+		EventListener:         s.bg.events(),
 	}
 	for i := range po.Levels {
 		// Lookups are mostly point reads: a filter spares the levels that lack the key.
 		po.Levels[i].FilterPolicy = bloom.FilterPolicy(10)
 		po.Levels[i].FilterType = pebble.TableFilter
 	}
-	db, err := pebble.Open(o.Dir, po)
-	if err != nil {
-		return nil, readError("kv.Open", fmt.Errorf("%s: %w", o.Dir, err))
+	var err error
+	if s.db, err = s.bg.open(o.Dir, po); err != nil {
+		return nil, s.readError("kv.Open", err)
 	}
-	return &Store{db: db}, nil
+	return s, nil
 }
 
-// Close closes the store. REQUIRES: its snapshots are closed.
-func (s *Store) Close() error { return s.db.Close() }
-
-// Flush makes all that was applied durable.
-func (s *Store) Flush() error {
-	if err := s.db.Flush(); err != nil {
-		return fmt.Errorf("kv.Flush: %w", err)
+// Close closes the store. A dead one is left as it is: Pebble would wait for ever.
+// REQUIRES: its snapshots are closed, and nobody uses it any more.
+func (s *Store) Close() error {
+	if err := s.bg.death(); err != nil {
+		return err
 	}
-	return nil
+	return s.db.Close()
 }
+
+// Err tells of damage that was met, and why Pebble cannot write at present or any
+// more; nil when all is well.
+func (s *Store) Err() error { return s.bg.err() }
+
+// Dead is closed when Pebble cannot go on (K3).
+func (s *Store) Dead() <-chan struct{} { return s.bg.dead }
 
 // Applied is the LSN of the last record applied, 0 at first.
 func (s *Store) Applied() (millrace.LSN, error) {
-	b, err := get(s.db, appliedKey)
+	b, err := get(s, s.db, appliedKey)
 	if err != nil || b == nil {
 		return 0, err
 	}
 	if len(b) != 8 {
-		return 0, errs.New(errs.CorruptData, "kv: the applied LSN has %d bytes", len(b))
+		return 0, s.corrupt("the applied LSN has %d bytes", len(b))
 	}
 	return millrace.LSN(binary.LittleEndian.Uint64(b)), nil
 }
@@ -84,151 +118,82 @@ func (s *Store) Applied() (millrace.LSN, error) {
 // scratch is used for the key and returned.
 func (s *Store) Row(b millrace.BucketID, key, scratch []byte) (row, scratch2 []byte, err error) {
 	scratch = AppendRowKey(scratch[:0], b, key)
-	row, err = get(s.db, scratch)
+	row, err = get(s, s.db, scratch)
 	return row, scratch, err
 }
 
 // RowByStoreKey is the current row at a key made by AppendRowKey; nil when there is none.
-func (s *Store) RowByStoreKey(key []byte) ([]byte, error) { return get(s.db, key) }
+func (s *Store) RowByStoreKey(key []byte) ([]byte, error) { return get(s, s.db, key) }
 
 // Meta is what the store knows of a bucket; the zero Meta when nothing.
-func (s *Store) Meta(b millrace.BucketID) (Meta, error) { return meta(s.db, b) }
+func (s *Store) Meta(b millrace.BucketID) (Meta, error) { return meta(s, s.db, b) }
 
 // Writer is what a bucket knows of a writer; nil when nothing.
 func (s *Store) Writer(b millrace.BucketID, scope string) (*Writer, error) {
-	v, err := get(s.db, writerKey(b, scope))
+	v, err := get(s, s.db, writerKey(b, scope))
 	if err != nil || v == nil {
 		return nil, err
 	}
 	w, err := decodeWriter(v)
-	return w, errs.Wrap(errs.CorruptData, "kv.Writer", err)
+	if err != nil {
+		return nil, s.corrupt("%v", err)
+	}
+	return w, nil
 }
 
 // NewSnapshot pins the present state. The caller closes it.
-func (s *Store) NewSnapshot() *Snapshot { return &Snapshot{sn: s.db.NewSnapshot()} }
+func (s *Store) NewSnapshot() *Snapshot { return &Snapshot{s: s, sn: s.db.NewSnapshot()} }
 
 // DiskBytes is about how much the store takes on disk.
 func (s *Store) DiskBytes() uint64 { return s.db.Metrics().DiskSpaceUsage() }
 
-func get[R interface {
-	Get(key []byte) ([]byte, C, error)
-}, C interface{ Close() error }](r R, key []byte) ([]byte, error) {
-	v, closer, err := r.Get(key)
+type getter interface {
+	*pebble.DB | *pebble.Snapshot
+}
+
+func get[R getter](s *Store, r R, key []byte) ([]byte, error) {
+	var v []byte
+	var closer interface{ Close() error }
+	var err error
+	switch r := any(r).(type) {
+	case *pebble.DB:
+		v, closer, err = r.Get(key)
+	case *pebble.Snapshot:
+		v, closer, err = r.Get(key)
+	}
 	if errors.Is(err, pebble.ErrNotFound) {
 		return nil, nil
 	}
 	if err != nil {
-		return nil, readError("kv.Get", err)
+		return nil, s.readError("kv.Get", err)
 	}
 	out := append(make([]byte, 0, len(v)), v...)
 	return out, closer.Close()
 }
 
-// wrapCorrupt names an error as damage.
-func wrapCorrupt(err error) error { return errs.Wrap(errs.CorruptData, "kv", err) }
+func meta[R getter](s *Store, r R, b millrace.BucketID) (Meta, error) {
+	v, err := get(s, r, metaKey(b))
+	if err != nil || v == nil {
+		return Meta{}, err
+	}
+	m, err := decodeMeta(v)
+	if err != nil {
+		return Meta{}, s.corrupt("%v", err)
+	}
+	return m, nil
+}
 
-// readError names damage as such.
-func readError(op string, err error) error {
+func (s *Store) corrupt(format string, args ...any) error {
+	return errs.New(errs.CorruptData, "%s: %s", s.o.Dir, fmt.Sprintf(format, args...))
+}
+
+// readError names damage as such, and says which store it is in.
+func (s *Store) readError(op string, err error) error {
 	if err == nil {
 		return nil
 	}
 	if pebble.IsCorruptionError(err) {
-		return errs.Wrap(errs.CorruptData, op, err)
+		return errs.Wrap(errs.CorruptData, op, fmt.Errorf("%s: %w", s.o.Dir, err))
 	}
-	return fmt.Errorf("%s: %w", op, err)
-}
-
-// Batch gathers what one record of the log changes.
-type Batch struct {
-	b *pebble.Batch
-	k []byte
-}
-
-// NewBatch begins a batch.
-func (s *Store) NewBatch() *Batch { return &Batch{b: s.db.NewBatch()} }
-
-// PutRow sets the row of a store key made by AppendRowKey.
-func (b *Batch) PutRow(storeKey, row []byte) error { return b.b.Set(storeKey, row, nil) }
-
-// DeleteRow removes the row of a store key.
-func (b *Batch) DeleteRow(storeKey []byte) error { return b.b.Delete(storeKey, nil) }
-
-// SetMeta records what is known of a bucket.
-func (b *Batch) SetMeta(id millrace.BucketID, m Meta) error {
-	b.k = appendPrefix(b.k[:0], id, kindMeta)
-	return b.b.Set(b.k, m.encode(), nil)
-}
-
-// SetWriter records what a bucket knows of a writer.
-func (b *Batch) SetWriter(id millrace.BucketID, scope string, w *Writer) error {
-	return b.b.Set(writerKey(id, scope), w.encode(), nil)
-}
-
-// DropWriter forgets a writer.
-func (b *Batch) DropWriter(id millrace.BucketID, scope string) error {
-	return b.b.Delete(writerKey(id, scope), nil)
-}
-
-// DropBucket removes everything of a bucket.
-func (b *Batch) DropBucket(id millrace.BucketID) error {
-	lower, upper := bucketRange(id)
-	return b.b.DeleteRange(lower, upper, nil)
-}
-
-// Commit applies the batch as of a record of the log. It does not sync: see Flush.
-func (b *Batch) Commit(lsn millrace.LSN) error {
-	if err := b.b.Set(appliedKey, binary.LittleEndian.AppendUint64(nil, uint64(lsn)), nil); err != nil {
-		return fmt.Errorf("kv.Commit: %w", err)
-	}
-	if err := b.b.Commit(pebble.NoSync); err != nil {
-		return fmt.Errorf("kv.Commit: %w", err)
-	}
-	return b.b.Close()
-}
-
-// Discard drops the batch.
-func (b *Batch) Discard() error { return b.b.Close() }
-
-// Len is the batch's size in bytes.
-func (b *Batch) Len() int { return b.b.Len() }
-
-// ForgetIdleWriters drops the writers of the given bucket last seen before a time
-// and says how many.
-func (s *Store) ForgetIdleWriters(ctx context.Context, id millrace.BucketID, beforeMicros int64, into *Batch) (int, error) {
-	lower, upper := appendPrefix(nil, id, kindWriter), appendPrefix(nil, id, kindWriter+1)
-	it, err := s.db.NewIterWithContext(ctx, &pebble.IterOptions{LowerBound: lower, UpperBound: upper})
-	if err != nil {
-		return 0, readError("kv.ForgetIdleWriters", err)
-	}
-	n := 0
-	for ok := it.First(); ok; ok = it.Next() {
-		w, err := decodeWriter(it.Value())
-		if err != nil {
-			return n, errors.Join(errs.Wrap(errs.CorruptData, "kv.ForgetIdleWriters", err), it.Close())
-		}
-		if w.SeenMicros < beforeMicros {
-			if err := into.b.Delete(it.Key(), nil); err != nil {
-				return n, errors.Join(err, it.Close())
-			}
-			n++
-		}
-	}
-	return n, readError("kv.ForgetIdleWriters", it.Close())
-}
-
-// pebbleLogger hands Pebble's messages on. Pebble says little that an operator
-// needs; what is fatal to it must not end the process silently.
-type pebbleLogger struct{ l *slog.Logger }
-
-func (p pebbleLogger) Infof(format string, args ...any) {
-	p.l.Debug("pebble", slog.String("event", fmt.Sprintf(format, args...)))
-}
-
-func (p pebbleLogger) Errorf(format string, args ...any) {
-	p.l.Error("pebble", slog.String("event", fmt.Sprintf(format, args...)))
-}
-
-func (p pebbleLogger) Fatalf(format string, args ...any) {
-	p.l.Error("pebble cannot go on", slog.String("event", fmt.Sprintf(format, args...)))
-	panic(fmt.Sprintf("pebble: "+format, args...))
+	return diskError(op, fmt.Errorf("%s: %w", s.o.Dir, err))
 }

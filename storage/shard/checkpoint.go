@@ -1,10 +1,13 @@
 package shard
 
 import (
+	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"path"
+	"slices"
 
 	"github.com/cockroachdb/pebble/v2/vfs"
 
@@ -20,50 +23,73 @@ const (
 	tailsFileBytes = 16 << 20
 )
 
+// cut is what a checkpoint is of: the record applied last, and the buckets and tables
+// as of that record.
+type cut struct {
+	at      *appliedAt
+	tables  []*tableState
+	buckets []*bucketState
+}
+
+// cut takes what there is now. Groups are applied under the same lock, so that no
+// bucket is missing that the log writes to after the cut, and none is there that the
+// log dropped before.
+func (s *Shard) cut() cut {
+	s.applyMu.RLock()
+	defer s.applyMu.RUnlock()
+	s.bucketsMu.RLock()
+	defer s.bucketsMu.RUnlock()
+	c := cut{at: s.applied.Load(), tables: values(s.tables), buckets: values(s.buckets)}
+	slices.SortFunc(c.tables, func(a, b *tableState) int { return cmp.Compare(a.newest().ID, b.newest().ID) })
+	slices.SortFunc(c.buckets, func(a, b *bucketState) int { return a.id.Compare(b.id) })
+	return c
+}
+
 // checkpoint makes everything applied so far durable outside the log, publishes a
 // manifest that says so, and lets the log be purged (S5).
 func (s *Shard) checkpoint(ctx context.Context) error {
-	at := s.applied.Load()
-	if at == nil || at.lsn <= s.manifest.lsn {
-		return nil
-	}
 	started := s.o.Clock.Now()
-	logged := s.sinceBytes.Swap(0)
-	err := s.writeCheckpoint(ctx, at)
-	if err != nil {
+	for {
+		c := s.cut()
+		if c.at == nil || c.at.lsn <= s.manifest.lsn {
+			return nil
+		}
+		logged := s.sinceBytes.Swap(0)
+		err := s.writeCheckpoint(ctx, c)
+		if err == nil {
+			wake(s.sweep)
+			s.o.Metrics.checkpointSeconds.Observe(s.o.Clock.Now().Sub(started).Seconds())
+			s.o.Logger.DebugContext(ctx, "checkpoint", slog.Int("shard", int(s.o.ID)), slog.Uint64("lsn", uint64(c.at.lsn)), slog.Int64("log_bytes", logged))
+			return nil
+		}
 		s.sinceBytes.Add(logged)
-		return err
+		if !errors.Is(err, bucket.ErrClosed) {
+			return err
+		}
+		// A bucket was dropped before its files were durable, so it cannot be in this
+		// checkpoint; but the log writes to it until it drops it. The next cut is
+		// behind the drop.
 	}
-	s.o.Metrics.checkpointSeconds.Observe(s.o.Clock.Now().Sub(started).Seconds())
-	s.o.Logger.DebugContext(ctx, "checkpoint", slog.Int("shard", int(s.o.ID)), slog.Uint64("lsn", uint64(at.lsn)), slog.Int64("log_bytes", logged))
-	return nil
 }
 
-func (s *Shard) writeCheckpoint(ctx context.Context, at *appliedAt) error {
-	// What is read from here on holds at least all up to at.lsn; what it holds
+func (s *Shard) writeCheckpoint(ctx context.Context, c cut) error {
+	// What is read from here on holds at least all up to the cut; what it holds
 	// beyond is skipped when the log is replayed.
 	m := &Manifest{
 		Cluster: s.o.Cluster[:], Shard: s.o.ID, Number: s.manifest.number + 1,
-		LSN: at.lsn, Tail: at.tail, FeatureLevel: FeatureLevel,
+		LSN: c.at.lsn, Tail: c.at.tail, FeatureLevel: FeatureLevel,
 	}
-	s.bucketsMu.RLock()
-	for _, t := range s.tables {
+	for _, t := range c.tables {
 		m.addTable(t)
 	}
-	s.bucketsMu.RUnlock()
-
-	all := s.allBuckets()
-	if err := s.flushForCheckpoint(all); err != nil {
+	if err := s.flushForCheckpoint(c.buckets); err != nil {
 		return err
 	}
 	var tails []bucket.TailBatch
-	for _, b := range all {
+	for _, b := range c.buckets {
 		st, err := b.log.Sync()
 		if err != nil {
 			return err
-		}
-		if s.bucket(b.id) == nil {
-			continue // dropped meanwhile
 		}
 		tails = append(tails, st.Tail...)
 		m.Buckets = append(m.Buckets, BucketManifest{ID: b.id, Start: st.Start, End: st.End, Files: st.Files})
@@ -73,7 +99,8 @@ func (s *Shard) writeCheckpoint(ctx context.Context, at *appliedAt) error {
 	if m.Tails, err = writeTails(s.o.FS, s.o.Dir, m.Number, tails); err != nil {
 		return err
 	}
-	if err := s.kv.Flush(); err != nil {
+	s.o.Hook("checkpoint:tails")
+	if err := s.kv.Flush(ctx); err != nil {
 		return err
 	}
 	s.o.Hook("checkpoint:state")
@@ -84,10 +111,11 @@ func (s *Shard) writeCheckpoint(ctx context.Context, at *appliedAt) error {
 	older := s.manifest.number
 	s.manifest = manifestInfo{number: m.Number, lsn: m.LSN}
 	s.checkpointed.Store(uint64(m.LSN))
-	if err := s.log.Purge(ctx, at.lsn); err != nil {
+	if err := s.log.Purge(ctx, m.LSN); err != nil {
 		return fmt.Errorf("shard.checkpoint: purge: %w", err)
 	}
 	s.o.Hook("checkpoint:purged")
+	s.removeDoomed(m.LSN)
 	return s.removeManifestsBefore(older)
 }
 

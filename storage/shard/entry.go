@@ -14,7 +14,7 @@ import (
 //	u8   version (1)
 //	u32  table · u32 partition · u16 bucket
 //	i64  base offset · i64 time µs
-//	u16  writers, each: u16 n, n bytes scope · u64 epoch · u64 seq · u32 first (from base) · u32 records
+//	u16  writers, each: u16 n, n bytes scope · u8 flags · u64 epoch · u64 seq · u32 first (from base) · u32 records
 //	u16  payloads, each: u32 records · u32 length · bytes (docs/formats/segment.md, payload)
 //
 // The record's checksum covers it; damage inside is a bug or a forged log.
@@ -29,8 +29,18 @@ type dataEntry struct {
 	payloads []entryPayload
 }
 
+// Flags of a writer in an entry.
+const (
+	// The bucket knew nothing of the writer: its window begins here. What a bucket
+	// forgets is not in the log, so the log has to say where that mattered.
+	writerFresh = 1 << 0
+	// The batch had been taken before; it raised the writer's epoch only.
+	writerRaised = 1 << 1
+)
+
 type entryWriter struct {
 	scope          string
+	flags          byte
 	epoch, seq     uint64
 	first, records uint32
 }
@@ -40,10 +50,13 @@ type entryPayload struct {
 	bytes   []byte
 }
 
+// writerBytes is what a writer takes in an entry.
+func writerBytes(scope string) int { return 2 + len(scope) + 1 + 24 }
+
 func (d *dataEntry) encode() []byte {
 	n := 1 + 10 + 16 + 4
 	for _, w := range d.writers {
-		n += 2 + len(w.scope) + 24
+		n += writerBytes(w.scope)
 	}
 	for _, p := range d.payloads {
 		n += 8 + len(p.bytes)
@@ -59,6 +72,7 @@ func (d *dataEntry) encode() []byte {
 	for _, w := range d.writers {
 		b = binary.LittleEndian.AppendUint16(b, uint16(len(w.scope)))
 		b = append(b, w.scope...)
+		b = append(b, w.flags)
 		b = binary.LittleEndian.AppendUint64(b, w.epoch)
 		b = binary.LittleEndian.AppendUint64(b, w.seq)
 		b = binary.LittleEndian.AppendUint32(b, w.first)
@@ -122,10 +136,14 @@ func decodeData(b []byte) (*dataEntry, error) {
 	d.time = int64(c.uint(8))
 	for range c.uint(2) {
 		w := entryWriter{scope: string(c.take(int(c.uint(2))))}
+		w.flags = byte(c.uint(1))
 		w.epoch, w.seq = c.uint(8), c.uint(8)
 		w.first, w.records = uint32(c.uint(4)), uint32(c.uint(4))
 		if c.bad {
 			break
+		}
+		if w.flags&^(writerFresh|writerRaised) != 0 {
+			return nil, fmt.Errorf("a writer with unknown flags %#x", w.flags)
 		}
 		d.writers = append(d.writers, w)
 	}

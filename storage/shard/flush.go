@@ -3,41 +3,54 @@ package shard
 import (
 	"cmp"
 	"context"
+	"errors"
 	"log/slog"
 	"slices"
+	"syscall"
 	"time"
+
+	"github.com/millrace/millrace/errs"
 )
+
+// stuckRetry is how long after a failed flush or checkpoint it is tried again.
+const stuckRetry = 500 * time.Millisecond
 
 // flushLoop moves tails to segment files when they grow, and takes checkpoints by
 // size, by age and on request.
 func (s *Shard) flushLoop(ctx context.Context) {
 	tick := time.NewTicker(s.o.CheckpointEvery / 4)
 	defer tick.Stop()
+	retry := time.NewTimer(0)
+	defer retry.Stop()
 	last := s.o.Clock.Now()
+	due := false
 	for {
 		var asked chan error
-		due := false
+		unflushed := s.unflushed
+		if s.stuck.Load() != nil {
+			unflushed = nil // every group would ask again
+		}
 		select {
 		case <-ctx.Done():
 			return
 		case asked = <-s.checkNow:
 			due = true
-		case <-s.unflushed:
+		case <-unflushed:
+		case <-retry.C:
 		case <-tick.C:
 			s.snapshots.expire()
-			due = s.sinceBytes.Load() > 0 && s.o.Clock.Now().Sub(last) >= s.o.CheckpointEvery
+			due = due || s.sinceBytes.Load() > 0 && s.o.Clock.Now().Sub(last) >= s.o.CheckpointEvery
 		}
+		due = due || s.sinceBytes.Load() >= s.o.CheckpointBytes
 		err := s.flushTails()
-		if due || s.sinceBytes.Load() >= s.o.CheckpointBytes {
-			if err == nil {
-				err = s.checkpoint(ctx)
+		if err == nil && due {
+			if err = s.checkpoint(ctx); err == nil {
+				last, due = s.o.Clock.Now(), false
 			}
-			last = s.o.Clock.Now()
 		}
+		s.setStuck(err)
 		if err != nil {
-			// The log keeps what is not in a checkpoint; the next round tries again.
-			s.o.Logger.ErrorContext(ctx, "checkpoint failed", slog.Int("shard", int(s.o.ID)), slogErr(err))
-			s.o.Metrics.checkpointFailures.Inc()
+			retry.Reset(stuckRetry)
 		}
 		if asked != nil {
 			asked <- err
@@ -45,20 +58,58 @@ func (s *Shard) flushLoop(ctx context.Context) {
 	}
 }
 
+// setStuck notes whether flushes and checkpoints go well. When they do not, the log
+// keeps what is not in a checkpoint, and the next round tries again.
+func (s *Shard) setStuck(err error) {
+	defer wake(s.flushed) // a loop that waits for room looks again
+	if err == nil {
+		if s.stuck.Swap(nil) != nil {
+			s.o.Logger.Info("checkpoints succeed again", slog.Int("shard", int(s.o.ID)))
+		}
+		return
+	}
+	if errors.Is(err, context.Canceled) {
+		return
+	}
+	err = diskError(err)
+	if s.stuck.Swap(&err) == nil {
+		s.o.Logger.Error("checkpoint failed, it is tried again", slog.Int("shard", int(s.o.ID)), slogErr(err))
+	}
+	s.o.Metrics.checkpointFailures.Inc()
+}
+
+// diskError gives what became of a flush or checkpoint the code for writers that
+// wait for it.
+func diskError(err error) error {
+	switch {
+	case errs.Is(err, errs.StorageFull):
+		return err
+	case errors.Is(err, syscall.ENOSPC), errors.Is(err, syscall.EDQUOT):
+		return errs.Wrap(errs.StorageFull, "shard.checkpoint", err)
+	}
+	return errs.Wrap(errs.Unavailable, "shard.checkpoint", err)
+}
+
 // flushTails moves the tails of buckets that hold much, and, when all tails
 // together hold too much, the largest ones, until half of the bound is left.
 func (s *Shard) flushTails() error {
-	all := s.allBuckets()
-	size := func(b *bucketState) int64 { return b.log.View().TailBytes() }
-	slices.SortFunc(all, func(a, b *bucketState) int { return cmp.Compare(size(b), size(a)) })
+	type sized struct {
+		b     *bucketState
+		bytes int64
+	}
+	var all []sized
+	for _, b := range s.allBuckets() {
+		if n := b.log.View().TailBytes(); n > 0 {
+			all = append(all, sized{b, n})
+		}
+	}
+	slices.SortFunc(all, func(a, b sized) int { return cmp.Compare(b.bytes, a.bytes) })
 	over := s.tailBytes.Load() > s.o.TailBytes
-	for _, b := range all {
-		n := size(b)
-		pressed := over && s.tailBytes.Load() > s.o.TailBytes/2
-		if n == 0 || n <= s.o.BucketTailBytes && !pressed {
+	for _, f := range all {
+		if f.bytes <= s.o.BucketTailBytes && !(over && s.tailBytes.Load() > s.o.TailBytes/2) {
 			break
 		}
-		if err := s.flushBucket(b); err != nil {
+		if err := s.flushBucket(f.b); err != nil {
 			return err
 		}
 	}
@@ -74,6 +125,9 @@ func (s *Shard) flushBucket(b *bucketState) error {
 
 // Checkpoint takes a checkpoint now.
 func (s *Shard) Checkpoint(ctx context.Context) error {
+	if err := s.Err(); err != nil {
+		return err
+	}
 	asked := make(chan error, 1)
 	select {
 	case s.checkNow <- asked:
@@ -81,11 +135,15 @@ func (s *Shard) Checkpoint(ctx context.Context) error {
 		return ctx.Err()
 	case <-s.loopDone:
 		return s.stopped()
+	case <-s.kv.Dead():
+		return s.Err()
 	}
 	select {
 	case err := <-asked:
 		return err
 	case <-ctx.Done():
 		return ctx.Err()
+	case <-s.kv.Dead():
+		return s.Err()
 	}
 }

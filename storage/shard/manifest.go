@@ -30,13 +30,17 @@ const FeatureLevel = 1
 //	0   8  magic "MRMANIF\n" or "MRTAILS\n"
 //	8   2  format version (1)
 //	10  2  flags (0)
-//	12  4  CRC32C of the body
+//	12  4  CRC32C of bytes [0,12) and of everything from 16 on
 //	16  8  length of the body
 //	24  …  body: a manifest's is JSON, a tails file's is batches, each a batch header and its payload
+//
+// Magic and checksum stay in place in every version, so that the checksum is checked
+// before the version is believed.
 const (
 	manifestMagic   = "MRMANIF\n"
 	tailsMagic      = "MRTAILS\n"
 	envelopeVersion = 1
+	envelopeCRC     = 12 // where it is
 	envelopeLen     = 24
 	// maxEnvelopeBytes bounds what is read from a file that claims to be larger.
 	maxEnvelopeBytes = 1 << 30
@@ -134,16 +138,19 @@ func writeTails(fs vfs.FS, dir string, number uint64, tails []bucket.TailBatch) 
 
 func writeEnvelope(w io.Writer, magic string, parts [][]byte) error {
 	var n uint64
-	var crc uint32
 	for _, p := range parts {
 		n += uint64(len(p))
-		crc = crc32.Update(crc, castagnoli, p)
 	}
 	h := append(make([]byte, 0, envelopeLen), magic...)
 	h = binary.LittleEndian.AppendUint16(h, envelopeVersion)
-	h = binary.LittleEndian.AppendUint16(h, 0)
-	h = binary.LittleEndian.AppendUint32(h, crc)
-	h = binary.LittleEndian.AppendUint64(h, n)
+	h = binary.LittleEndian.AppendUint32(h, 0)[:envelopeCRC]
+	crc := crc32.Checksum(h, castagnoli)
+	h = binary.LittleEndian.AppendUint64(h[:envelopeCRC+4], n)
+	crc = crc32.Update(crc, castagnoli, h[envelopeCRC+4:])
+	for _, p := range parts {
+		crc = crc32.Update(crc, castagnoli, p)
+	}
+	binary.LittleEndian.PutUint32(h[envelopeCRC:], crc)
 	buf := bytes.NewBuffer(h)
 	for _, p := range parts {
 		buf.Write(p)
@@ -175,15 +182,16 @@ func openEnvelope(file, magic string, all []byte) ([]byte, error) {
 	if len(all) < envelopeLen || string(all[:8]) != magic {
 		return nil, corrupt(file, "the first %d bytes are not the header of such a file", envelopeLen)
 	}
-	if v := binary.LittleEndian.Uint16(all[8:]); v != envelopeVersion {
-		return nil, errs.New(errs.NotImplemented, "%s: format version %d was written by a newer release; this one reads %d", file, v, envelopeVersion)
+	crc := crc32.Update(crc32.Checksum(all[:envelopeCRC], castagnoli), castagnoli, all[envelopeCRC+4:])
+	if crc != binary.LittleEndian.Uint32(all[envelopeCRC:]) {
+		return nil, corrupt(file, "the checksum at byte %d does not match the other %d bytes", envelopeCRC, len(all)-4)
+	}
+	if v, flags := binary.LittleEndian.Uint16(all[8:]), binary.LittleEndian.Uint16(all[10:]); v != envelopeVersion || flags != 0 {
+		return nil, errs.New(errs.NotImplemented, "%s: format version %d, flags %#x, was written by a newer release; this one reads %d", file, v, flags, envelopeVersion)
 	}
 	body := all[envelopeLen:]
 	if n := binary.LittleEndian.Uint64(all[16:]); n != uint64(len(body)) {
 		return nil, corrupt(file, "the body should have %d bytes and has %d", n, len(body))
-	}
-	if crc := crc32.Checksum(body, castagnoli); crc != binary.LittleEndian.Uint32(all[12:]) || binary.LittleEndian.Uint16(all[10:]) != 0 {
-		return nil, corrupt(file, "the checksum at byte 12 does not match the body at byte %d", envelopeLen)
 	}
 	return body, nil
 }
@@ -211,6 +219,9 @@ func readManifest(fs vfs.FS, dir string) (*Manifest, error) {
 	m := &Manifest{}
 	if err := json.Unmarshal(body, m); err != nil {
 		return nil, corrupt(file, "the body does not read: %v", err)
+	}
+	if m.Number != newest {
+		return nil, corrupt(file, "it says that it is manifest %d", m.Number)
 	}
 	return m, m.check(file)
 }

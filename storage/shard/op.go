@@ -13,6 +13,15 @@ const (
 	Delete
 )
 
+const (
+	// MaxRowBytes bounds a compact row, also one that a partial update makes: a -U and
+	// its +U must fit into one payload.
+	MaxRowBytes = 1 << 20
+	// MaxOpBytes bounds what one op adds to the log, since it is one entry there: with
+	// the rows before and after, an update takes more than its rows.
+	MaxOpBytes = 224 << 20
+)
+
 // Op is one write to one bucket: the rows of a batch that belong there, parsed,
 // checked and encoded by the front. It is atomic. The shard keeps the slices
 // until the answer, then lets go of them.

@@ -3,7 +3,6 @@ package shard
 import (
 	millrace "github.com/millrace/millrace"
 	"github.com/millrace/millrace/errs"
-	"github.com/millrace/millrace/row"
 	"github.com/millrace/millrace/storage/kv"
 	"github.com/millrace/millrace/storage/segment"
 	"github.com/millrace/millrace/storage/wal"
@@ -13,9 +12,13 @@ import (
 const (
 	maxGroupBytes = 4 << 20
 	maxGroupOps   = 8192
+	// An entry takes further ops while it is below this.
+	joinEntryBytes = 2 << 20
 	// A rows payload is cut near this size, between records (never between a -U
 	// and its +U), so that stored batches stay small.
 	rowsPayloadBytes = 1 << 20
+	// What a record takes in a rows payload besides its row, at most.
+	recordOverhead = 8
 )
 
 // group is what one append to the log holds, from its preparation until it is
@@ -30,8 +33,7 @@ type group struct {
 	// rows holds the state after this group, by store key; a nil row is a deleted one.
 	rows    map[string][]byte
 	writers map[writerRef]*kv.Writer
-	bytes   int64
-	err     error // set when the append failed
+	bytes   int // of the log
 }
 
 type writerRef struct {
@@ -52,13 +54,13 @@ type part struct {
 	puts  []put
 	// rowsDelta is how many rows of keyed state were added less those removed.
 	rowsDelta int64
-	lastTime  int64
+	bytes     int             // of the entry, about
+	next      millrace.Offset // the offset after the last record
 
 	// Rows gathered for the payload that is being filled.
 	changes []millrace.ChangeType
 	rows    [][]byte
 	size    int
-	next    millrace.Offset // the offset after the last gathered record
 }
 
 type put struct {
@@ -74,9 +76,16 @@ func newGroup() *group {
 	}
 }
 
-// prepare adds an op to the group, or answers it at once when it is refused. An
-// op that repeats an earlier batch, or changes nothing, is answered with the group, since what it
-// stands on may still be in flight.
+func (g *group) empty() bool { return len(g.answers) == 0 }
+
+// full says whether a group takes no more.
+func (g *group) full() bool {
+	return g.bytes >= maxGroupBytes || len(g.answers) >= maxGroupOps
+}
+
+// prepare adds an op to the group, or answers it at once when it is refused; then
+// it leaves nothing. An op that repeats an earlier batch, or changes nothing, is
+// answered with the group, since what it stands on may still be in flight.
 func (s *Shard) prepare(g *group, p *pending) {
 	res, err := s.prepareOp(g, p.op)
 	if err != nil {
@@ -84,14 +93,13 @@ func (s *Shard) prepare(g *group, p *pending) {
 		return
 	}
 	g.answers = append(g.answers, answer{to: p, result: res})
-	g.bytes += p.op.bytes()
 }
 
 func (s *Shard) prepareOp(g *group, op *Op) (Result, error) {
 	if op.Table.Keyed() != (op.Keys != nil) {
 		return Result{}, errs.New(errs.Internal, "shard: an op of table %s does not fit its kind", op.Table.Path)
 	}
-	b, err := s.bucketFor(g, op)
+	b, open, err := s.bucketFor(g, op)
 	if err != nil {
 		return Result{}, err
 	}
@@ -100,35 +108,64 @@ func (s *Shard) prepareOp(g *group, op *Op) (Result, error) {
 		if w, err = s.writer(g, op.Bucket, op.Writer.Scope); err != nil {
 			return Result{}, err
 		}
-		if dup, err := admit(w, op.Writer); err != nil || dup != nil {
-			if err != nil {
-				return Result{}, err
+		dup, err := admit(w, op.Writer)
+		if err != nil {
+			return Result{}, err
+		}
+		if dup != nil {
+			if op.Writer.Epoch > w.Epoch {
+				s.raiseEpoch(g, b, op.Writer, w)
 			}
 			return *dup, nil
 		}
 	}
-	pt := s.partFor(g, b)
-	res := Result{Start: pt.next}
-	if op.Keys == nil {
-		pt.addLog(op)
-	} else if err := s.addKeyed(g, pt, op); err != nil {
+	var changes []change
+	if op.Keys != nil {
+		if changes, err = s.changes(g, b, op); err != nil {
+			return Result{}, err
+		}
+	} else if err := checkLogOp(op); err != nil {
 		return Result{}, err
+	}
+	// From here on nothing fails.
+	if open != nil {
+		s.unborn[b.id] = b
+		g.opens = append(g.opens, open)
+	}
+	pt := s.partFor(g, b)
+	before := pt.bytes
+	res := Result{Start: pt.next}
+	if op.Keys != nil {
+		pt.addKeyed(changes)
+	} else {
+		pt.addLog(op)
 	}
 	res.End = pt.next
 	b.prep.Next = pt.next
 	if op.Writer != nil {
-		pt.entry.writers = append(pt.entry.writers, entryWriter{
-			scope: op.Writer.Scope, epoch: op.Writer.Epoch, seq: op.Writer.Seq,
-			first: uint32(res.Start - pt.entry.base), records: uint32(res.End - res.Start),
-		})
+		flags := byte(0)
+		if w == nil {
+			flags = writerFresh
+		}
+		pt.addWriter(op.Writer, flags, res.Start, res.End)
 		g.writers[writerRef{op.Bucket, op.Writer.Scope}] = taken(w, op.Writer, res.Start, res.End, pt.entry.time)
 	}
+	g.bytes += pt.bytes - before
 	return res, nil
+}
+
+// raiseEpoch fences the older instances of a writer of which nothing new was taken.
+func (s *Shard) raiseEpoch(g *group, b *bucketState, seq *Sequence, w *kv.Writer) {
+	pt := s.partFor(g, b)
+	before := pt.bytes
+	pt.addWriter(seq, writerRaised, pt.next, pt.next)
+	g.writers[writerRef{b.id, seq.Scope}] = raised(w, seq.Epoch, pt.entry.time)
+	g.bytes += pt.bytes - before
 }
 
 // partFor is the part of the group that takes the bucket's next records.
 func (s *Shard) partFor(g *group, b *bucketState) *part {
-	if pt := g.byID[b.id]; pt != nil && pt.entryBytes() < maxGroupBytes/2 {
+	if pt := g.byID[b.id]; pt != nil && pt.bytes < joinEntryBytes {
 		return pt
 	}
 	b.prep.TimeMicros = max(s.o.Clock.Now().UnixMicro(), b.prep.TimeMicros)
@@ -139,12 +176,41 @@ func (s *Shard) partFor(g *group, b *bucketState) *part {
 	return pt
 }
 
-func (pt *part) entryBytes() int {
-	n := pt.size
-	for _, p := range pt.entry.payloads {
-		n += len(p.bytes)
+func (pt *part) addWriter(s *Sequence, flags byte, start, end millrace.Offset) {
+	pt.entry.writers = append(pt.entry.writers, entryWriter{
+		scope: s.Scope, flags: flags, epoch: s.Epoch, seq: s.Seq,
+		first: uint32(start - pt.entry.base), records: uint32(end - start),
+	})
+	pt.bytes += writerBytes(s.Scope)
+}
+
+// checkLogOp refuses what does not fit into an entry.
+func checkLogOp(op *Op) error {
+	bytes := 0
+	for _, c := range op.Columns {
+		bytes += len(c.Payload) + recordOverhead
 	}
-	return n
+	for _, r := range op.Rows {
+		if err := checkRow(r); err != nil {
+			return err
+		}
+		bytes += len(r) + recordOverhead
+	}
+	return checkOp(op, bytes)
+}
+
+func checkRow(r []byte) error {
+	if len(r) > MaxRowBytes {
+		return errs.New(errs.TooLarge, "a row would have %d bytes; at most %d are allowed", len(r), MaxRowBytes)
+	}
+	return nil
+}
+
+func checkOp(op *Op, bytes int) error {
+	if bytes > MaxOpBytes {
+		return errs.New(errs.TooLarge, "the batch adds more than %d bytes to bucket %d of table %s, rows before and after an update included: send fewer rows at once", MaxOpBytes, op.Bucket.Bucket, op.Table.Path)
+	}
+	return nil
 }
 
 // addLog appends the op's records as they are.
@@ -153,9 +219,29 @@ func (pt *part) addLog(op *Op) {
 		pt.cut()
 		pt.entry.payloads = append(pt.entry.payloads, entryPayload{records: uint32(c.Records), bytes: c.Payload})
 		pt.next += millrace.Offset(c.Records)
+		pt.bytes += len(c.Payload) + recordOverhead
 	}
 	for _, r := range op.Rows {
 		pt.add(millrace.Insert, r)
+		pt.cutIfFull()
+	}
+}
+
+// addKeyed appends the changelog records of an op.
+func (pt *part) addKeyed(changes []change) {
+	for _, c := range changes {
+		switch {
+		case c.old == nil:
+			pt.add(millrace.Insert, c.next)
+			pt.rowsDelta++
+		case c.next == nil:
+			pt.add(millrace.Delete, c.old)
+			pt.rowsDelta--
+		default:
+			pt.add(millrace.UpdateBefore, c.old)
+			pt.add(millrace.UpdateAfter, c.next)
+		}
+		pt.puts = append(pt.puts, put{storeKey: c.key, row: c.next})
 		pt.cutIfFull()
 	}
 }
@@ -164,7 +250,8 @@ func (pt *part) addLog(op *Op) {
 func (pt *part) add(c millrace.ChangeType, row []byte) {
 	pt.changes = append(pt.changes, c)
 	pt.rows = append(pt.rows, row)
-	pt.size += len(row) + 8
+	pt.size += len(row) + recordOverhead
+	pt.bytes += len(row) + recordOverhead
 	pt.next++
 }
 
@@ -189,89 +276,6 @@ func (pt *part) cut() {
 	})
 	clear(pt.rows)
 	pt.changes, pt.rows, pt.size = pt.changes[:0], pt.rows[:0], 0
-}
-
-// addKeyed merges the op's rows into the state and adds what changed. It changes
-// nothing when it fails: the reads that can fail come first.
-func (s *Shard) addKeyed(g *group, pt *part, op *Op) error {
-	b := pt.b
-	keys := make([]string, len(op.Keys))
-	olds := make([][]byte, len(op.Keys))
-	for i, k := range op.Keys {
-		s.scratch = kv.AppendRowKey(s.scratch[:0], b.id, k)
-		keys[i] = string(s.scratch)
-		var err error
-		if olds[i], err = s.rowBefore(g, keys[i], s.scratch); err != nil {
-			return err
-		}
-		if olds[i] != nil && row.SchemaIDOf(olds[i]) != b.table.Schema.ID {
-			return errs.New(errs.CorruptData, "shard: a row of bucket %s is of schema %d, which was never written", b.id, row.SchemaIDOf(olds[i]))
-		}
-	}
-	onlyKey := op.Set != nil && b.onlyKeySet(op.Set)
-	for i, k := range keys {
-		old := olds[i]
-		if r, again := g.rows[k]; again { // an earlier row of this op has the same key
-			old = r
-		}
-		next := s.merge(b, op, i, old, onlyKey)
-		switch {
-		case old == nil && next == nil, old != nil && len(next) > 0 && &old[0] == &next[0]:
-			continue // nothing changed
-		case old == nil:
-			pt.add(millrace.Insert, next)
-			b.prep.Rows++
-			pt.rowsDelta++
-		case next == nil:
-			pt.add(millrace.Delete, old)
-			b.prep.Rows--
-			pt.rowsDelta--
-		default:
-			pt.add(millrace.UpdateBefore, old)
-			pt.add(millrace.UpdateAfter, next)
-		}
-		g.rows[k] = next
-		pt.puts = append(pt.puts, put{storeKey: k, row: next})
-		pt.cutIfFull()
-	}
-	return nil
-}
-
-// merge is the row after row i of the op: nil when there is none, old itself when
-// nothing changes.
-func (s *Shard) merge(b *bucketState, op *Op, i int, old []byte, onlyKey bool) []byte {
-	switch {
-	case op.kind(i) == Delete && op.Set == nil:
-		return nil
-	case op.kind(i) == Delete:
-		if old == nil {
-			return nil
-		}
-		next := b.codec.AppendMerged(nil, old, b.nulls, b.withoutKey(op.Set))
-		if b.allNull(next) {
-			return nil
-		}
-		return next
-	case op.Set == nil:
-		return op.Rows[i]
-	case old != nil && onlyKey:
-		return old
-	}
-	return b.codec.AppendMerged(nil, old, op.Rows[i], op.Set)
-}
-
-// rowBefore is the row at a store key as of what was prepared before: this group,
-// the one in flight, the store.
-func (s *Shard) rowBefore(g *group, key string, raw []byte) ([]byte, error) {
-	if r, ok := g.rows[key]; ok {
-		return r, nil
-	}
-	if s.inFlight != nil {
-		if r, ok := s.inFlight.rows[key]; ok {
-			return r, nil
-		}
-	}
-	return s.kv.RowByStoreKey(raw)
 }
 
 // writer is what the bucket knows of a writer as of what was prepared before.

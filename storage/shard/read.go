@@ -37,6 +37,10 @@ func (s *Shard) Lookup(ctx context.Context, id millrace.BucketID, primaryKeys []
 	if err := s.Err(); err != nil {
 		return nil, err
 	}
+	if !s.reads.enter() {
+		return nil, s.stopped()
+	}
+	defer s.reads.leave()
 	out := make([][]byte, len(primaryKeys))
 	var scratch []byte
 	for i, k := range primaryKeys {
@@ -56,6 +60,10 @@ func (s *Shard) Rows(id millrace.BucketID) (int64, error) {
 	if err := s.Err(); err != nil {
 		return 0, err
 	}
+	if !s.reads.enter() {
+		return 0, s.stopped()
+	}
+	defer s.reads.leave()
 	m, err := s.kv.Meta(id)
 	return m.Rows, err
 }
@@ -68,11 +76,12 @@ type Status struct {
 	CheckpointLSN millrace.LSN
 	Buckets       int
 	Err           error // why it serves nothing; nil when it does
+	Trouble       error // see Shard.Trouble
 }
 
 // Status tells how the shard stands.
 func (s *Shard) Status() Status {
-	st := Status{ID: s.o.ID, Err: s.Err(), CheckpointLSN: millrace.LSN(s.checkpointed.Load())}
+	st := Status{ID: s.o.ID, Err: s.Err(), Trouble: s.Trouble(), CheckpointLSN: millrace.LSN(s.checkpointed.Load())}
 	if at := s.applied.Load(); at != nil {
 		st.Epoch, st.LSN = at.tail.Epoch, at.lsn
 	}

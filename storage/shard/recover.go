@@ -28,16 +28,18 @@ func Open(ctx context.Context, o Options) (_ *Shard, err error) {
 		queue:     make(chan *pending, 4096),
 		queueRoom: semaphore.NewWeighted(o.QueueBytes),
 		unborn:    map[millrace.BucketID]*bucketState{},
+		dropped:   map[millrace.TableID]struct{}{},
 		buckets:   map[millrace.BucketID]*bucketState{},
 		tables:    map[millrace.TableID]*tableState{},
 		unflushed: make(chan struct{}, 1),
 		flushed:   make(chan struct{}, 1),
 		checkNow:  make(chan chan error),
+		sweep:     make(chan struct{}, 1),
 		loopDone:  make(chan struct{}),
 	}
 	s.snapshots.init(o.MaxSnapshots, o.Clock)
 	s.subs.init()
-	if err := o.FS.MkdirAll(path.Join(o.Dir, "segments"), 0o755); err != nil {
+	if err := o.FS.MkdirAll(path.Join(o.Dir, segmentsDir), 0o755); err != nil {
 		return nil, fmt.Errorf("shard.Open: %w", err)
 	}
 	for _, d := range []string{o.Dir, path.Dir(o.Dir)} {
@@ -45,14 +47,17 @@ func Open(ctx context.Context, o Options) (_ *Shard, err error) {
 			return nil, fmt.Errorf("shard.Open: %w", err)
 		}
 	}
-	s.kv, err = kv.Open(kv.Options{FS: o.FS, Dir: path.Join(o.Dir, "state"), Cache: o.Cache, MemTableBytes: o.MemTableBytes, Logger: o.Logger})
+	s.kv, err = kv.Open(kv.Options{
+		FS: o.FS, Dir: path.Join(o.Dir, "state"), Cache: o.Cache, MemTableBytes: o.MemTableBytes, Logger: o.Logger,
+		OnDeath: func(cause error) { s.fail(cause) },
+	})
 	if err != nil {
 		return nil, err
 	}
 	defer func() {
 		if err != nil {
 			for _, b := range s.buckets {
-				err = errors.Join(err, b.log.Close())
+				err = errors.Join(err, b.log.Close(err))
 			}
 			err = errors.Join(err, s.kv.Close())
 		}
@@ -83,11 +88,8 @@ func (s *Shard) recover(ctx context.Context) error {
 		return err
 	}
 	tail := s.log.Tail()
-	switch {
-	case applied < m.LSN:
-		return errs.New(errs.CorruptData, "%s: the state stands at record %d and its manifest says %d: files of the state are missing", s.o.Dir, applied, m.LSN)
-	case tail.LSN < m.LSN || tail.LSN < applied:
-		return errs.New(errs.CorruptData, "the log of shard %d ends at record %d and was at %d before: it is not the log this shard wrote last", s.o.ID, tail.LSN, max(m.LSN, applied))
+	if err := s.checkLog(m, applied, tail); err != nil {
+		return err
 	}
 	s.manifest = manifestInfo{number: m.Number, lsn: m.LSN}
 	s.checkpointed.Store(uint64(m.LSN))
@@ -107,9 +109,11 @@ func (s *Shard) recover(ctx context.Context) error {
 		b.prep = b.done
 	}
 	epoch := max(tail.Epoch, m.Tail.Epoch) + 1
+	s.o.Hook("epoch:before")
 	if _, err := s.log.Append(ctx, []wal.Entry{wal.EpochEntry(epoch)}); err != nil {
 		return fmt.Errorf("shard %d: the record of epoch %d: %w", s.o.ID, epoch, err)
 	}
+	s.o.Hook("epoch:after")
 	tail = s.log.Tail()
 	if err := s.kv.NewBatch().Commit(tail.LSN); err != nil {
 		return err
@@ -117,6 +121,19 @@ func (s *Shard) recover(ctx context.Context) error {
 	s.applied.Store(&appliedAt{lsn: tail.LSN, tail: tail})
 	s.o.Logger.InfoContext(ctx, "shard open", slog.Int("shard", int(s.o.ID)), slog.Uint64("epoch", uint64(epoch)),
 		slog.Uint64("manifest_lsn", uint64(m.LSN)), slog.Uint64("lsn", uint64(tail.LSN)), slog.Int("buckets", len(s.buckets)))
+	return nil
+}
+
+// checkLog sees that manifest, state and log belong together.
+func (s *Shard) checkLog(m *Manifest, applied millrace.LSN, tail wal.Tail) error {
+	switch {
+	case applied < m.LSN:
+		return errs.New(errs.CorruptData, "%s: the state stands at record %d and its manifest says %d: files of the state are missing", s.o.Dir, applied, m.LSN)
+	case tail.LSN < m.LSN || tail.LSN < applied:
+		return errs.New(errs.CorruptData, "the log of shard %d ends at record %d and was at %d before: it is not the log this shard wrote last", s.o.ID, tail.LSN, max(m.LSN, applied))
+	case m.LSN > 0 && (tail.LogID != m.Tail.LogID || tail.LSN == m.LSN && tail.Hash != m.Tail.Hash):
+		return errs.New(errs.CorruptData, "the log of shard %d is another one than that of its manifest in %s", s.o.ID, s.o.Dir)
+	}
 	return nil
 }
 
@@ -144,7 +161,7 @@ func (s *Shard) restoreBuckets(m *Manifest) error {
 			return err
 		}
 		if end := log.View().End; end != bm.End {
-			return errors.Join(errs.New(errs.CorruptData, "%s: bucket %s ends at offset %d and its manifest says %d", s.o.Dir, bm.ID, end, bm.End), log.Close())
+			return errors.Join(errs.New(errs.CorruptData, "%s: bucket %s ends at offset %d and its manifest says %d", s.o.Dir, bm.ID, end, bm.End), log.Close(err))
 		}
 		if err := s.addRecovered(bm.ID, log); err != nil {
 			return err
@@ -186,7 +203,7 @@ func (s *Shard) removeOrphans(m *Manifest) error {
 			keep[path.Join(dir, segment.FileName(f.Base))] = true
 		}
 	}
-	return s.removeUnkept(path.Join(s.o.Dir, "segments"), keep, 4)
+	return s.removeUnkept(path.Join(s.o.Dir, segmentsDir), keep, 4)
 }
 
 // removeUnkept removes what is not kept, down to depth levels below dir.

@@ -86,6 +86,9 @@ func (r *replayer) open(data []byte) error {
 		return errs.Wrap(errs.CorruptData, "bucket-open entry", err)
 	}
 	if o.Table != nil {
+		if o.Table.Schema == nil {
+			return errs.New(errs.CorruptData, "the entry that opens table %d has no schema", o.Table.ID)
+		}
 		if r.s.tables[o.Table.ID] == nil {
 			r.s.tables[o.Table.ID] = &tableState{schemas: map[millrace.SchemaID]*millrace.Schema{}}
 		}
@@ -110,18 +113,14 @@ func (r *replayer) drop(data []byte) error {
 	if err := json.Unmarshal(data, &d); err != nil {
 		return errs.Wrap(errs.CorruptData, "bucket-drop entry", err)
 	}
-	var dropped []*bucketState
-	for _, b := range r.s.buckets {
-		if b.id.Table == d.Table {
-			dropped = append(dropped, b)
-			if batch := r.state(); batch != nil {
-				if err := batch.DropBucket(b.id); err != nil {
-					return err
-				}
+	if batch := r.state(); batch != nil {
+		for _, b := range r.s.bucketsOf(d.Table) {
+			if err := batch.DropBucket(b.id); err != nil {
+				return err
 			}
 		}
 	}
-	r.s.removeDropped(dropped)
+	r.s.closeDropped(r.s.unlist(d.Table), r.lsn)
 	return nil
 }
 
@@ -215,7 +214,7 @@ func (r *replayer) rows(batch *kv.Batch, b *bucketState, payload []byte) error {
 			return err
 		}
 		r.key = key
-		storeKey := kv.AppendRowKey(nil, b.id, key)
+		storeKey := string(kv.AppendRowKey(nil, b.id, key))
 		switch c {
 		case millrace.Delete:
 			b.done.Rows--
@@ -244,8 +243,18 @@ func (r *replayer) writer(batch *kv.Batch, b *bucketState, e *dataEntry, w entry
 			return err
 		}
 	}
-	start := e.base + millrace.Offset(w.first)
-	known = taken(known, &Sequence{Scope: w.scope, Epoch: w.epoch, Seq: w.seq}, start, start+millrace.Offset(w.records), e.time)
+	switch {
+	case w.flags&writerFresh != 0:
+		known = nil // also when the crash undid its forgetting
+	case known == nil:
+		known = &kv.Writer{} // forgotten when the entry was on its way
+	}
+	if w.flags&writerRaised != 0 {
+		known = raised(known, w.epoch, e.time)
+	} else {
+		start := e.base + millrace.Offset(w.first)
+		known = taken(known, &Sequence{Scope: w.scope, Epoch: w.epoch, Seq: w.seq}, start, start+millrace.Offset(w.records), e.time)
+	}
 	r.writers[ref] = known
 	return batch.SetWriter(b.id, w.scope, known)
 }

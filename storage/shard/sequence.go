@@ -2,6 +2,7 @@ package shard
 
 import (
 	"slices"
+	"time"
 
 	millrace "github.com/millrace/millrace"
 	"github.com/millrace/millrace/errs"
@@ -22,8 +23,8 @@ type Sequence struct {
 // MaxScopeBytes bounds a writer's scope.
 const MaxScopeBytes = 1024
 
-// writerIdleMicros is how long a bucket remembers a writer that sends nothing.
-const writerIdleMicros = 7 * 24 * 3600 * 1e6
+// writerIdle is how long a bucket remembers a writer of which it takes nothing.
+const writerIdle = 7 * 24 * time.Hour
 
 // admit decides what becomes of a numbered batch: new (nil, nil), a duplicate
 // (the batch it repeats, or one without offsets when that is forgotten), or an
@@ -71,4 +72,10 @@ func taken(w *kv.Writer, s *Sequence, start, end millrace.Offset, timeMicros int
 	}
 	n.Taken = append(n.Taken, kv.Taken{Seq: s.Seq, Start: start, End: end})
 	return n
+}
+
+// raised is w with a higher epoch: the first that a newer instance of a writer sends
+// may be a batch that the older one sent, and that one is fenced from then on.
+func raised(w *kv.Writer, epoch uint64, timeMicros int64) *kv.Writer {
+	return &kv.Writer{Epoch: epoch, SeenMicros: timeMicros, Taken: w.Taken}
 }

@@ -88,9 +88,11 @@ type Shard struct {
 	scratch  []byte
 	inFlight *group
 	unborn   map[millrace.BucketID]*bucketState // opened by a group that is not applied yet
+	dropped  map[millrace.TableID]struct{}      // since the start: late writes must not open them again
+	idle     idleSweep
 
 	// applyMu is held for writing while a group is applied, for reading while a
-	// snapshot is taken.
+	// snapshot is taken or a checkpoint begins: what they see is of one record.
 	applyMu sync.RWMutex
 
 	bucketsMu sync.RWMutex
@@ -106,7 +108,11 @@ type Shard struct {
 	checkpointed atomic.Uint64 // LSN of the newest manifest
 	sinceBytes   atomic.Int64  // logged since the last checkpoint
 	checkNow     chan chan error
+	sweep        chan struct{}         // asks the loop to forget idle writers; capacity 1
+	stuck        atomic.Pointer[error] // why the last flush or checkpoint failed; nil when it did not
+	doomed       doomedDirs
 
+	reads     gate
 	snapshots snapshotTable
 	subs      subscribers
 
@@ -237,6 +243,20 @@ func (s *Shard) fail(err error) {
 	}
 }
 
+// Trouble is why something is not as it should be in a shard that serves: the last
+// flush or checkpoint failed, so that the log cannot be purged, or damage was met. It
+// is nil when all is well, and Err when the shard serves nothing.
+func (s *Shard) Trouble() error {
+	if err := s.Err(); err != nil || s.kv == nil {
+		return err
+	}
+	err := s.kv.Err()
+	if p := s.stuck.Load(); p != nil {
+		err = errors.Join(*p, err)
+	}
+	return err
+}
+
 // Damaged is a shard that could not be opened: it answers everything with the
 // reason, so that the other shards of a table can go on.
 func Damaged(id millrace.ShardID, cause error, logger *slog.Logger) *Shard {
@@ -247,7 +267,8 @@ func Damaged(id millrace.ShardID, cause error, logger *slog.Logger) *Shard {
 }
 
 // Close takes a checkpoint when the shard is sound, stops, and closes the stores.
-// Writes that wait are answered with errs.Draining.
+// Writes that wait are answered with errs.Draining. It waits for lookups and
+// snapshots under way, until ctx ends.
 func (s *Shard) Close(ctx context.Context) error {
 	if !s.draining.CompareAndSwap(false, true) || s.kv == nil {
 		return nil
@@ -257,20 +278,34 @@ func (s *Shard) Close(ctx context.Context) error {
 		err = s.Checkpoint(ctx)
 	}
 	s.cancel()
-	s.wg.Wait()
-	s.snapshots.closeAll()
+	stopped := make(chan struct{})
+	go func() {
+		defer close(stopped)
+		s.wg.Wait()
+	}()
+	select {
+	case <-stopped:
+	case <-s.kv.Dead():
+		// A goroutine may wait in Pebble for ever: what is on disk is what a crash
+		// leaves, and nothing writes any more.
+		return errors.Join(err, s.kv.Close())
+	}
+	s.reads.close()
+	if werr := s.snapshots.closeAll(ctx); werr != nil {
+		return errors.Join(err, werr)
+	}
+	reason := errs.New(errs.Draining, "the server is shutting down")
 	for _, b := range s.allBuckets() {
-		err = errors.Join(err, b.log.Close())
+		err = errors.Join(err, b.log.Close(reason))
 	}
 	return errors.Join(err, s.kv.Close())
 }
 
-// DropTable removes all buckets of a table. It answers when that is durable.
+// DropTable removes all buckets of a table. It answers when that is durable. A shard
+// that serves nothing lets it be: what the catalog does not know is dropped at the
+// next start (storage.Worker.DropUnknown).
 func (s *Shard) DropTable(ctx context.Context, id millrace.TableID) error {
-	s.bucketsMu.RLock()
-	known := s.tables[id] != nil
-	s.bucketsMu.RUnlock()
-	if !known {
+	if s.Err() != nil {
 		return nil
 	}
 	_, err := s.submit(ctx, &pending{drop: id})

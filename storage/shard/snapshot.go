@@ -2,6 +2,7 @@ package shard
 
 import (
 	"context"
+	"fmt"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -48,11 +49,12 @@ func (s *Shard) Snapshot() (*Snapshot, error) {
 	if err := s.Err(); err != nil {
 		return nil, err
 	}
-	s.applyMu.RLock()
-	defer s.applyMu.RUnlock()
-	if s.draining.Load() {
+	if !s.reads.enter() {
 		return nil, s.stopped()
 	}
+	defer s.reads.leave()
+	s.applyMu.RLock()
+	defer s.applyMu.RUnlock()
 	sn := &Snapshot{sn: s.kv.NewSnapshot(), done: func(err error) {
 		if err != nil {
 			s.o.Logger.Error("snapshot close failed", slogErr(err))
@@ -66,11 +68,12 @@ func (s *Shard) Snapshot() (*Snapshot, error) {
 
 // snapshotTable holds snapshots for readers that come back: pages and tickets.
 type snapshotTable struct {
-	mu    sync.Mutex
-	most  int
-	clock Clock
-	held  map[string]*heldSnapshot
-	open  sync.WaitGroup // snapshots not closed yet: the store may not close before
+	mu     sync.Mutex
+	most   int
+	clock  Clock
+	held   map[string]*heldSnapshot
+	closed bool
+	open   sync.WaitGroup // snapshots not closed yet: the store may not close before
 }
 
 type heldSnapshot struct {
@@ -90,12 +93,16 @@ func (s *Shard) Hold(sn *Snapshot, idle, ttl time.Duration) string {
 	t := &s.snapshots
 	t.mu.Lock()
 	defer t.mu.Unlock()
+	id := uuid.NewString()
+	if t.closed {
+		sn.Release()
+		return id // which is gone already
+	}
 	now := t.clock.Now()
 	t.expireLocked(now)
 	for len(t.held) >= t.most {
 		t.evictLocked()
 	}
-	id := uuid.NewString()
 	h := &heldSnapshot{sn: sn, idle: idle, lastUse: now}
 	if ttl > 0 {
 		h.deadline = now.Add(ttl)
@@ -126,6 +133,9 @@ func (s *Shard) Held(id string) (*Snapshot, error) {
 
 // Renew moves the end of a held snapshot to ttl from now.
 func (s *Shard) Renew(id string, ttl time.Duration) error {
+	if err := s.Err(); err != nil {
+		return err
+	}
 	t := &s.snapshots
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -183,11 +193,23 @@ func (t *snapshotTable) expire() {
 }
 
 // closeAll lets go of everything and waits for the readers that still use a snapshot.
-func (t *snapshotTable) closeAll() {
+// REQUIRES: no more snapshots are taken.
+func (t *snapshotTable) closeAll(ctx context.Context) error {
 	t.mu.Lock()
+	t.closed = true
 	for id := range t.held {
 		t.dropLocked(id)
 	}
 	t.mu.Unlock()
-	t.open.Wait()
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		t.open.Wait()
+	}()
+	select {
+	case <-done:
+		return nil
+	case <-ctx.Done():
+		return fmt.Errorf("shard.Close: readers still use snapshots: %w", ctx.Err())
+	}
 }

@@ -1,0 +1,157 @@
+package kv
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+	"runtime"
+	"sync"
+	"syscall"
+
+	"github.com/cockroachdb/pebble/v2"
+
+	"github.com/millrace/millrace/errs"
+)
+
+// background follows what Pebble does by itself, and ends it when it cannot go on.
+// It is Pebble's logger: that is where Pebble reports what is fatal to it.
+type background struct {
+	logger  *slog.Logger
+	dir     string
+	onDeath func(error)
+	mu      struct {
+		sync.Mutex
+		changed chan struct{} // closed and replaced at each change
+		failing error         // why the last flush or compaction failed; nil after a flush that did not
+		damage  error         // the first damage met
+		cause   error         // of death
+		fails   uint64
+	}
+	dead chan struct{}
+}
+
+func newBackground(o *Options) *background {
+	b := &background{logger: o.Logger, dir: o.Dir, onDeath: o.OnDeath, dead: make(chan struct{})}
+	b.mu.changed = make(chan struct{})
+	return b
+}
+
+// open opens the database in a goroutine of its own, which Fatalf may end.
+func (b *background) open(dir string, o *pebble.Options) (db *pebble.DB, err error) {
+	ended := make(chan struct{})
+	err = errors.New("pebble ended while it was being opened")
+	go func() {
+		defer close(ended)
+		db, err = pebble.Open(dir, o)
+	}()
+	<-ended
+	if cause := b.death(); cause != nil {
+		return nil, cause
+	}
+	return db, err
+}
+
+func (b *background) events() *pebble.EventListener {
+	return &pebble.EventListener{
+		BackgroundError: func(err error) {
+			b.logger.Error("pebble job failed", slog.String("dir", b.dir), slog.Any("err", err))
+			b.note(func() { b.mu.failing, b.mu.fails = err, b.mu.fails+1 })
+		},
+		FlushEnd: func(info pebble.FlushInfo) {
+			if info.Err == nil {
+				b.note(func() { b.mu.failing = nil })
+			}
+		},
+		// The read or the compaction that met it fails; rows elsewhere are served.
+		// Pebble's own answer would be to end the process.
+		DataCorruption: func(info pebble.DataCorruptionInfo) {
+			err := errs.New(errs.CorruptData, "%s is damaged: %v", info.Path, info.Details)
+			b.logger.Error("state is damaged", slog.String("file", info.Path), slog.Any("err", info.Details))
+			b.note(func() {
+				if b.mu.damage == nil {
+					b.mu.damage = err
+				}
+			})
+		},
+	}
+}
+
+func (b *background) note(change func()) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	change()
+	close(b.mu.changed)
+	b.mu.changed = make(chan struct{})
+}
+
+// state is how things stand, and a channel that is closed when that changes.
+func (b *background) state() (failing error, fails uint64, changed <-chan struct{}) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.mu.failing, b.mu.fails, b.mu.changed
+}
+
+func (b *background) err() error {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.mu.cause != nil {
+		return b.mu.cause
+	}
+	return errors.Join(b.mu.damage, diskError("kv", b.mu.failing))
+}
+
+func (b *background) death() error {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.mu.cause
+}
+
+// Infof is Pebble's chatter.
+func (b *background) Infof(format string, args ...any) {
+	b.logger.Debug("pebble", slog.String("event", fmt.Sprintf(format, args...)))
+}
+
+// Errorf is what Pebble wants an operator to know.
+func (b *background) Errorf(format string, args ...any) {
+	b.logger.Error("pebble", slog.String("event", fmt.Sprintf(format, args...)))
+}
+
+// Fatalf must not return: Pebble does not know any more what its manifest holds.
+// It ends the calling goroutine, whose deferred calls let go of Pebble's locks, and
+// the fence keeps the others from writing (K3). Ending the process instead would
+// take the shards with it that are sound.
+func (b *background) Fatalf(format string, args ...any) {
+	text := fmt.Sprintf(format, args...)
+	cause := errors.New(text)
+	for _, a := range args {
+		if err, ok := a.(error); ok {
+			cause = err
+		}
+	}
+	err := diskError("kv", fmt.Errorf("the state in %s cannot be written any more until a restart: %s: %w", b.dir, text, cause))
+	first := false
+	b.note(func() {
+		if first = b.mu.cause == nil; first {
+			b.mu.cause = err
+			close(b.dead)
+		}
+	})
+	b.logger.Error("pebble cannot go on", slog.String("dir", b.dir), slog.String("event", text))
+	if first && b.onDeath != nil {
+		b.onDeath(err)
+	}
+	runtime.Goexit()
+}
+
+// diskError gives an error of the file system its code.
+func diskError(op string, err error) error {
+	switch {
+	case err == nil:
+		return nil
+	case errs.CodeOf(err) != errs.Internal:
+		return fmt.Errorf("%s: %w", op, err)
+	case errors.Is(err, syscall.ENOSPC), errors.Is(err, syscall.EDQUOT):
+		return errs.Wrap(errs.StorageFull, op, err)
+	}
+	return errs.Wrap(errs.Unavailable, op, err)
+}

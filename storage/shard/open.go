@@ -1,0 +1,83 @@
+package shard
+
+import (
+	"fmt"
+	"path"
+	"slices"
+
+	millrace "github.com/millrace/millrace"
+	"github.com/millrace/millrace/errs"
+	"github.com/millrace/millrace/storage/bucket"
+)
+
+// bucketFor finds the op's bucket. One that is not open yet is made, with the entry
+// that opens it.
+func (s *Shard) bucketFor(g *group, op *Op) (*bucketState, *openEntry, error) {
+	if s.isDropped(g, op.Bucket.Table) {
+		return nil, nil, gone(op.Bucket.Table)
+	}
+	b := s.bucket(op.Bucket)
+	if b == nil {
+		b = s.unborn[op.Bucket]
+	}
+	var open *openEntry
+	if b == nil {
+		b, open = s.makeBucket(op)
+	}
+	if b.table.Schema.ID != op.Table.Schema.ID {
+		return nil, nil, errs.New(errs.SchemaChanged, "the rows were encoded with schema %d of table %s, the bucket has %d", op.Table.Schema.ID, op.Table.Path, b.table.Schema.ID)
+	}
+	return b, open, nil
+}
+
+// isDropped says whether a table is gone as of what was prepared before.
+func (s *Shard) isDropped(g *group, t millrace.TableID) bool {
+	_, done := s.dropped[t]
+	return done || slices.Contains(g.drops, t) || s.inFlight != nil && slices.Contains(s.inFlight.drops, t)
+}
+
+// makeBucket makes a bucket and, when the shard does not know it yet, its table.
+func (s *Shard) makeBucket(op *Op) (*bucketState, *openEntry) {
+	o := &openEntry{Buckets: []millrace.BucketID{op.Bucket}}
+	t := s.preparedTable(op.Table.ID)
+	if t == nil {
+		t = &tableState{schemas: map[millrace.SchemaID]*millrace.Schema{}}
+		t.learn(op.Table)
+		o.Table = op.Table
+	}
+	return s.newBucketState(op.Bucket, t, bucket.New(op.Bucket, 0, s.bucketOptions(op.Bucket))), o
+}
+
+// preparedTable is what is known of a table as of what was prepared before; nil when
+// nothing is.
+func (s *Shard) preparedTable(id millrace.TableID) *tableState {
+	for _, u := range s.unborn {
+		if u.id.Table == id {
+			return u.of
+		}
+	}
+	return s.knownTable(id)
+}
+
+func (s *Shard) knownTable(id millrace.TableID) *tableState {
+	s.bucketsMu.RLock()
+	defer s.bucketsMu.RUnlock()
+	return s.tables[id]
+}
+
+func (s *Shard) bucketOptions(id millrace.BucketID) bucket.Options {
+	root := path.Join(s.o.Dir, segmentsDir)
+	return bucket.Options{
+		FS:        s.o.FS,
+		Root:      root,
+		Dir:       path.Join(root, tableDir(id.Table), fmt.Sprintf("%010d", id.Partition), fmt.Sprintf("%05d", id.Bucket)),
+		Cluster:   s.o.Cluster,
+		SealBytes: s.o.SealBytes,
+		Codec:     s.o.Codec,
+		Logger:    s.o.Logger,
+	}
+}
+
+const segmentsDir = "segments"
+
+func tableDir(id millrace.TableID) string { return fmt.Sprintf("%010d", id) }

@@ -1,0 +1,129 @@
+package shard
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	millrace "github.com/millrace/millrace"
+	"github.com/millrace/millrace/errs"
+)
+
+// pending is a request that waits for the loop.
+type pending struct {
+	op    *Op
+	drop  millrace.TableID // when not 0, a drop instead of an op
+	bytes int64
+	once  sync.Once
+	done  chan struct{} // closed when the outcome is there
+	out   outcome
+	room  func()
+	shard *Shard
+}
+
+type outcome struct {
+	result Result
+	err    error
+}
+
+// answer ends the request; only the first answer counts.
+func (p *pending) answer(r Result, err error) {
+	p.once.Do(func() {
+		p.room()
+		p.out = outcome{r, err}
+		close(p.done)
+	})
+}
+
+// Write makes an op durable and visible, and says where its records are.
+//
+// A refusal (sequence errors, unknown table, too large) changes nothing.
+// errs.StorageFull, errs.Unavailable, errs.Overloaded and errs.Draining say that
+// nothing was written; errs.UnknownOutcome, also when ctx ends first, that it may
+// have been.
+func (s *Shard) Write(ctx context.Context, op *Op) (Result, error) {
+	return s.submit(ctx, &pending{op: op})
+}
+
+// Pending is a write under way.
+type Pending struct{ p *pending }
+
+// Start queues an op and returns at once, so that a caller can have several under
+// way in the order it started them. Wait for each.
+func (s *Shard) Start(ctx context.Context, op *Op) (*Pending, error) {
+	p := &pending{op: op}
+	if err := s.enqueue(ctx, p); err != nil {
+		return nil, err
+	}
+	return &Pending{p}, nil
+}
+
+// Wait is the outcome, as Write gives it.
+func (p *Pending) Wait(ctx context.Context) (Result, error) { return p.p.wait(ctx) }
+
+func (s *Shard) submit(ctx context.Context, p *pending) (Result, error) {
+	if err := s.enqueue(ctx, p); err != nil {
+		return Result{}, err
+	}
+	return p.wait(ctx)
+}
+
+func (s *Shard) enqueue(ctx context.Context, p *pending) error {
+	if err := s.Err(); err != nil {
+		return err
+	}
+	if s.draining.Load() {
+		return s.stopped()
+	}
+	if p.op != nil {
+		p.bytes = min(p.op.bytes(), s.o.QueueBytes)
+	}
+	p.done, p.shard = make(chan struct{}), s
+	if err := s.queueRoom.Acquire(ctx, p.bytes); err != nil {
+		return errs.New(errs.Overloaded, "shard %d had no room for the write in time: %v", s.o.ID, err)
+	}
+	p.room = func() { s.queueRoom.Release(p.bytes) }
+	select {
+	case s.queue <- p:
+		return nil
+	case <-s.loopDone:
+		p.room()
+		return s.stopped()
+	case <-s.kv.Dead():
+		p.room()
+		return s.stopped()
+	case <-ctx.Done():
+		p.room()
+		return errs.New(errs.Overloaded, "shard %d had no room for the write in time: %v", s.o.ID, ctx.Err())
+	}
+}
+
+func (p *pending) wait(ctx context.Context) (Result, error) {
+	select {
+	case <-p.done:
+	case <-p.shard.loopDone:
+		p.answer(Result{}, p.shard.stopped()) // the loop did not see it
+	case <-p.shard.kv.Dead():
+		p.waitForDead()
+	case <-ctx.Done():
+		return Result{}, errs.New(errs.UnknownOutcome, "the write was sent and not answered in time: %v", ctx.Err())
+	}
+	<-p.done
+	return p.out.result, p.out.err
+}
+
+// deadGrace is how long the loop has to answer when the store is dead: mostly it
+// does, but it may wait in the store for ever.
+const deadGrace = time.Second
+
+func (p *pending) waitForDead() {
+	t := time.NewTimer(deadGrace)
+	defer t.Stop()
+	select {
+	case <-p.done:
+	case <-p.shard.loopDone:
+		p.answer(Result{}, p.shard.stopped())
+	case <-t.C:
+		p.answer(Result{}, errs.New(errs.UnknownOutcome, "the shard stopped while the write was under way: %v", p.shard.stopped()))
+	}
+}
