@@ -16,7 +16,7 @@ const flightColumns = "year INT NOT NULL, dep_delay DOUBLE, arr_delay DOUBLE, ca
 // flights are rows of the table's own types; loose, as pandas sends them: 64-bit
 // integers, nanoseconds, dictionaries of text.
 func flights(b *testing.B, n int, loose bool) arrow.RecordBatch {
-	text, ints, times := arrow.DataType(arrow.BinaryTypes.String), arrow.DataType(arrow.PrimitiveTypes.Int32), &arrow.TimestampType{Unit: arrow.Millisecond, TimeZone: "UTC"}
+	text, ints, times := arrow.DataType(arrow.BinaryTypes.String), arrow.PrimitiveTypes.Int32, &arrow.TimestampType{Unit: arrow.Millisecond, TimeZone: "UTC"}
 	if loose {
 		text, ints, times = &arrow.DictionaryType{IndexType: arrow.PrimitiveTypes.Int32, ValueType: arrow.BinaryTypes.String}, arrow.PrimitiveTypes.Int64, &arrow.TimestampType{Unit: arrow.Nanosecond, TimeZone: "UTC"}
 	}

@@ -89,7 +89,7 @@ func (c *cast) run(x *run, in arrow.ArrayData, at *place) (arrow.ArrayData, erro
 	}
 	if !c.column.Nullable && in.NullN() > 0 {
 		for i := range in.Len() {
-			if isNull(in, i) && !at.exempts(i) {
+			if isNull(in, i) && !at.exempts(i) && !x.counted(at, i) {
 				x.fail(at, i, errs.NullNotAllowed, "NULL where the type is NOT NULL")
 			}
 		}

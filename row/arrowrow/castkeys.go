@@ -60,8 +60,8 @@ func floatKey(at func(int) []byte) func(int) []byte {
 		switch {
 		case b[top]&0x7f == 0 && len(bytes.Trim(b[:top], "\x00")) == 0:
 			return zero[:len(b)]
-		case len(b) == 8 && b[top]&0x7f == 0x7f && rest >= 0xf0 && !(rest == 0xf0 && len(bytes.Trim(b[:6], "\x00")) == 0),
-			len(b) == 4 && b[top]&0x7f == 0x7f && rest >= 0x80 && !(rest == 0x80 && b[0]|b[1] == 0):
+		case len(b) == 8 && b[top]&0x7f == 0x7f && rest >= 0xf0 && (rest != 0xf0 || len(bytes.Trim(b[:6], "\x00")) != 0),
+			len(b) == 4 && b[top]&0x7f == 0x7f && rest >= 0x80 && (rest != 0x80 || b[0]|b[1] != 0):
 			return nan[:len(b)]
 		}
 		return b

@@ -75,7 +75,7 @@ func convert[S integer, T int8 | int16 | int32 | int64](x *run, c *cast, in arro
 		t := T(v)
 		dst[i] = t
 		if S(t) != v || (v < 0) != (t < 0) {
-			if dst[i] = 0; !isNull(in, i) {
+			if dst[i] = 0; !isNull(in, i) && !x.counted(at, i) {
 				x.fail(at, i, errs.ValueOutOfRange, "%d does not fit %s", v, c.column.Type)
 			}
 		}
@@ -95,7 +95,7 @@ func toFloat[S integer, T float32 | float64](x *run, c *cast, in arrow.ArrayData
 			m = -m
 		}
 		if bits.Len64(m)-bits.TrailingZeros64(m) > mantissa && m != 0 {
-			if !isNull(in, i) {
+			if !isNull(in, i) && !x.counted(at, i) {
 				x.fail(at, i, errs.ValueOutOfRange, "%d does not fit %s exactly", v, c.column.Type)
 			}
 			continue
@@ -192,7 +192,7 @@ func (x *run) sameDecimals(c *cast, in arrow.ArrayData, at *place, raw []byte) (
 			lo, borrow = bits.Sub64(0, lo, 0)
 			hi, _ = bits.Sub64(0, hi, borrow)
 		}
-		if (hi > limit[1] || hi == limit[1] && lo >= limit[0]) && !isNull(in, i) {
+		if (hi > limit[1] || hi == limit[1] && lo >= limit[0]) && !isNull(in, i) && !x.counted(at, i) {
 			x.fail(at, i, errs.ValueOutOfRange, "the value does not fit %s", c.column.Type)
 		}
 	}
@@ -215,7 +215,9 @@ func (x *run) decimals(c *cast, in arrow.ArrayData, at *place, scale int, get fu
 		neg, m := get(i)
 		ok := m.scale(t.Scale - scale)
 		if !ok || m[2]|m[3] != 0 || m[1] > limit[1] || m[1] == limit[1] && m[0] >= limit[0] {
-			x.fail(at, i, errs.ValueOutOfRange, "the value does not fit %s exactly", t)
+			if !x.counted(at, i) {
+				x.fail(at, i, errs.ValueOutOfRange, "the value does not fit %s exactly", t)
+			}
 			continue
 		}
 		if neg {

@@ -96,11 +96,12 @@ func (x *run) checkText(c *cast, in arrow.ArrayData, at *place) {
 }
 
 func (x *run) checkOne(c *cast, in arrow.ArrayData, at *place, i int, s []byte, most int) {
+	sound := utf8.Valid(s)
 	switch {
-	case isNull(in, i):
-	case !utf8.Valid(s):
+	case sound && (len(s) <= most || utf8.RuneCount(s) <= most), isNull(in, i), x.counted(at, i):
+	case !sound:
 		x.fail(at, i, errs.InvalidValue, "the text is not valid UTF-8")
-	case len(s) > most && utf8.RuneCount(s) > most:
+	default:
 		x.fail(at, i, errs.ValueOutOfRange, "%q: %s holds at most %d characters", clip(string(s[:min(len(s), 65)])), c.column.Type, most)
 	}
 }
@@ -194,7 +195,7 @@ func (x *run) fix(c *cast, in arrow.ArrayData, at *place) (arrow.ArrayData, erro
 		b := data[offsets[i]:offsets[i+1]]
 		if len(b) == width {
 			copy(out[i*width:], b)
-		} else if !isNull(in, i) {
+		} else if !isNull(in, i) && !x.counted(at, i) {
 			x.fail(at, i, errs.ValueOutOfRange, "the value has %d bytes; %s holds exactly %d", len(b), c.column.Type, width)
 		}
 	}

@@ -136,7 +136,7 @@ func castTime[S int32 | int64](x *run, c *cast, in arrow.ArrayData, at *place, t
 		if inRange && exact {
 			return t
 		}
-		if !isNull(in, i) {
+		if !isNull(in, i) && !x.counted(at, i) {
 			why := "%d (%s) is out of the range of %s"
 			if inRange {
 				why = "%d (%s) has more digits than %s holds"

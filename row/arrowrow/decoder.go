@@ -120,7 +120,7 @@ func (d *Decoder) open(header []byte) (message, error) {
 	f := &fbuf{b: header}
 	t := f.root()
 	m := message{kind: t.u8(1), bodyLength: t.i64(3)}
-	version := t.i16(0, 0)
+	version := t.enum(0)
 	h, ok := t.table(2)
 	if f.err == nil && !ok {
 		f.fail("it has a message without a header")

@@ -97,8 +97,10 @@ func (t table) u8(slot int) int {
 	return 0
 }
 
-func (t table) i16(slot, dflt int) int {
-	if p := t.field(slot, 2); p != 0 {
+// enum is the 16-bit enumeration that the tables of Arrow which have one have as
+// their first field.
+func (t table) enum(dflt int) int {
+	if p := t.field(0, 2); p != 0 {
 		return int(int16(uint16(t.f.u16(p))))
 	}
 	return dflt

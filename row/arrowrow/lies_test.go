@@ -173,6 +173,10 @@ func TestLies(t *testing.T) {
 	}
 }
 
+// hang is far longer than anything hostile may take, on a busy machine too: what is
+// quadratic in the input takes longer.
+const hang = 30 * time.Second
+
 // mustRefuse reads a hostile stream and checks the code, the time and the memory.
 func mustRefuse(t *testing.T, in []byte, code errs.Code, most uint64) {
 	t.Helper()
@@ -190,7 +194,7 @@ func mustRefuse(t *testing.T, in []byte, code errs.Code, most uint64) {
 	if got := after.TotalAlloc - before.TotalAlloc; got > most {
 		t.Errorf("%d bytes were allocated", got)
 	}
-	if took := time.Since(start); took > time.Second {
+	if took := time.Since(start); took > hang {
 		t.Errorf("took %v", took)
 	}
 }
@@ -256,7 +260,7 @@ func TestEvilWords(t *testing.T) {
 	evil := []uint32{0, 1, 0xffffffff, 0x7fffffff, 0x80000000, 0xfffffff0}
 	for name, in := range map[string][]byte{
 		"plain": stream(t, nil, sample(t)[0]), "lz4": stream(t, []ipc.Option{ipc.WithLZ4()}, sample(t)[0]),
-		"views": stream(t, nil, viewSample(t)), "views, zstd": stream(t, []ipc.Option{ipc.WithZstd()}, viewSample(t)),
+		"views": stream(t, nil, viewSample()), "views, zstd": stream(t, []ipc.Option{ipc.WithZstd()}, viewSample()),
 	} {
 		for at := 0; at+4 <= len(in); at += 4 {
 			for _, v := range append(evil, uint32(len(in)-at)) {
@@ -315,7 +319,7 @@ func TestBadValues(t *testing.T) {
 	one := func(typ arrow.DataType, json string) arrow.RecordBatch {
 		return record(t, arrow.NewSchema([]arrow.Field{{Name: "v", Type: typ, Nullable: true}}, nil), json)
 	}
-	views := viewSample(t)
+	views := viewSample()
 	sv := array.NewRecordBatch(arrow.NewSchema(views.Schema().Fields()[:1], nil), views.Columns()[:1], 4)
 	lv := array.NewRecordBatch(arrow.NewSchema(views.Schema().Fields()[1:], nil), views.Columns()[1:], 4)
 	dict := array.NewDictionaryBuilder(mem, &arrow.DictionaryType{IndexType: arrow.PrimitiveTypes.Int32, ValueType: arrow.BinaryTypes.String}).(*array.BinaryDictionaryBuilder)

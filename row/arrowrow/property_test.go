@@ -72,6 +72,7 @@ func drawJSON(t *rapid.T, typ millrace.DataType, nullable bool) string {
 			zone = "Z"
 		}
 		return fmt.Sprintf(`"%04d-%02d-%02dT%02d:%02d:%02d%s%s"`, n(1700, 2200), n(1, 12), n(1, 28), n(0, 23), n(0, 59), n(0, 59), nanos(), zone)
+	default: // nested
 	}
 	var parts []string
 	switch typ.Kind {

@@ -108,7 +108,7 @@ func sample(t testing.TB) []arrow.RecordBatch {
 }
 
 // viewSample has the layouts that arrow-go's JSON does not read.
-func viewSample(t testing.TB) arrow.RecordBatch {
+func viewSample() arrow.RecordBatch {
 	mem := memory.DefaultAllocator
 	sv := array.NewStringViewBuilder(mem)
 	sv.AppendValues([]string{"short", "a text that does not fit into the header", "", "another one that is longer than twelve"}, []bool{true, true, false, true})
@@ -131,7 +131,7 @@ func viewSample(t testing.TB) arrow.RecordBatch {
 // decoder of single messages, and that the arrays are sound.
 func TestReader(t *testing.T) {
 	for name, opts := range map[string][]ipc.Option{"plain": nil, "lz4": {ipc.WithLZ4()}, "zstd": {ipc.WithZstd()}} {
-		for _, recs := range [][]arrow.RecordBatch{sample(t), {viewSample(t)}} {
+		for _, recs := range [][]arrow.RecordBatch{sample(t), {viewSample()}} {
 			in := stream(t, opts, recs...)
 			for _, how := range []func([]byte, Limits) ([]arrow.RecordBatch, error){readAll, decodeAll} {
 				got, err := how(in, Limits{})
@@ -283,12 +283,12 @@ func TestUnknownTypes(t *testing.T) {
 			t.Errorf("%s: %v", typ, err)
 		}
 	}
-	if _, err := readAll(bigEndian(t), Limits{}); err == nil || !strings.Contains(err.Error(), "big-endian") {
+	if _, err := readAll(bigEndian(), Limits{}); err == nil || !strings.Contains(err.Error(), "big-endian") {
 		t.Errorf("big-endian: %v", err)
 	}
 }
 
-func bigEndian(t *testing.T) []byte {
+func bigEndian() []byte {
 	fb := flatbuffers.NewBuilder(0)
 	fb.StartObject(4)
 	fb.PrependInt16Slot(0, 1, 0)

@@ -32,20 +32,25 @@ type report struct {
 const maxFaults = 10 * errs.MaxFieldErrors
 
 func (r *report) add(i int, what func() errs.FieldError) {
-	if r.bad == nil {
-		r.bad = make([]bool, r.rows)
-	}
-	if r.bad[i] {
-		return // one fault a row will do
-	}
-	r.bad[i] = true
-	r.count++
-	if len(r.faults) < maxFaults {
+	// One fault a row will do.
+	if r.mark(i) && len(r.faults) < maxFaults {
 		index := r.base + int64(i)
 		f := what()
 		f.Index = &index
 		r.faults = append(r.faults, f)
 	}
+}
+
+// mark puts row i among those at fault; first says that it was not.
+func (r *report) mark(i int) (first bool) {
+	if r.bad == nil {
+		r.bad = make([]bool, r.rows)
+	}
+	if first = !r.bad[i]; first {
+		r.bad[i] = true
+		r.count++
+	}
+	return first
 }
 
 func (r *report) sorted() []errs.FieldError {
@@ -196,12 +201,12 @@ type catch struct {
 // run is the work on one batch.
 type run struct {
 	budget int // bytes that casts may still take
-	calls  int // values at fault
+	calls  int // nested values at fault
 	report *report
 }
 
-// maxCalls is how many values at fault are looked at in one batch: finding the row
-// of each costs more than casting it.
+// maxCalls is how many nested values at fault are looked at in one batch: finding the
+// row of each costs more than casting it.
 const maxCalls = 1 << 20
 
 // spend takes n bytes from the budget.
@@ -221,6 +226,16 @@ func (x *run) bytes(n int) ([]byte, error) {
 	return make([]byte, n), nil
 }
 
+// counted says that a fault was counted and need not be described, as those of a
+// column full of them need not once there are enough: that costs more than a cast.
+func (x *run) counted(p *place, i int) bool {
+	if p.parent != nil || p.catch != nil || len(x.report.faults) < maxFaults {
+		return false
+	}
+	x.report.mark(i)
+	return true
+}
+
 // fail reports value i at a place, unless it belongs to no row or one that is at
 // fault already.
 func (x *run) fail(p *place, i int, code errs.Code, format string, args ...any) {
@@ -229,8 +244,10 @@ func (x *run) fail(p *place, i int, code errs.Code, format string, args ...any) 
 
 // failBelow is fail about something below value i, by a path that goes on from its.
 func (x *run) failBelow(p *place, i int, path string, what func() errs.FieldError) {
-	if x.calls++; x.calls > maxCalls {
-		return
+	if p.parent != nil {
+		if x.calls++; x.calls > maxCalls {
+			return
+		}
 	}
 	row, c, ok := p.row(i)
 	if !ok {
@@ -259,7 +276,7 @@ func (x *run) gaveUp() error {
 	if f := x.report.sorted(); len(f) > 0 {
 		return faultError(f, x.report.count, "row")
 	}
-	return errs.New(errs.InvalidValue, "more than %d values of the batch are at fault", maxCalls)
+	return errs.New(errs.InvalidValue, "more than %d nested values of the batch are at fault", maxCalls)
 }
 
 func isNull(data arrow.ArrayData, i int) bool {

@@ -91,7 +91,7 @@ func mismatch(n *node, format string, args ...any) error {
 }
 
 func (s *schemaReader) read(t table) ([]*node, error) {
-	if t.i16(0, 0) != 0 {
+	if t.enum(0) != 0 {
 		return nil, errs.New(errs.InvalidRequest, "the Arrow stream is big-endian; send little-endian")
 	}
 	return s.children(t.vector(1, 4), nil, 1)
@@ -151,7 +151,7 @@ func (s *schemaReader) field(t table, parent *node, depth int) (*node, error) {
 // dictionary makes n a field of dictionary indices; until then it has the type
 // of the values.
 func (s *schemaReader) dictionary(n *node, enc table) error {
-	index := arrow.DataType(arrow.PrimitiveTypes.Int32)
+	index := arrow.PrimitiveTypes.Int32
 	if def, ok := enc.table(1); ok {
 		var err error
 		if index, err = intType(def, n); err != nil {

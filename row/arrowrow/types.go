@@ -33,7 +33,7 @@ func (s *schemaReader) dataType(id int, def table, n *node) (arrow.DataType, err
 	case typeInt:
 		return intType(def, n)
 	case typeFloat:
-		return pick(def.i16(0, 0), n, "floating-point precision", arrow.FixedWidthTypes.Float16, arrow.PrimitiveTypes.Float32, arrow.PrimitiveTypes.Float64)
+		return pick(def.enum(0), n, "floating-point precision", arrow.FixedWidthTypes.Float16, arrow.PrimitiveTypes.Float32, arrow.PrimitiveTypes.Float64)
 	case typeBinary:
 		return arrow.BinaryTypes.Binary, nil
 	case typeUTF8:
@@ -43,7 +43,7 @@ func (s *schemaReader) dataType(id int, def table, n *node) (arrow.DataType, err
 	case typeDecimal:
 		return decimalType(def, n)
 	case typeDate:
-		return pick(def.i16(0, 1), n, "unit", arrow.FixedWidthTypes.Date32, arrow.FixedWidthTypes.Date64)
+		return pick(def.enum(1), n, "unit", arrow.FixedWidthTypes.Date32, arrow.FixedWidthTypes.Date64)
 	case typeTime:
 		return timeType(def, n)
 	case typeTimestamp:
@@ -133,7 +133,7 @@ func decimalType(def table, n *node) (arrow.DataType, error) {
 }
 
 func timeType(def table, n *node) (arrow.DataType, error) {
-	unit, bits := def.i16(0, 1), def.i32(1, 32)
+	unit, bits := def.enum(1), def.i32(1, 32)
 	if want := map[bool]int{true: 32, false: 64}[unit <= 1]; bits != want {
 		return nil, mismatch(n, "times of unit %d and %d bits are not taken", unit, bits)
 	}
@@ -141,7 +141,7 @@ func timeType(def table, n *node) (arrow.DataType, error) {
 }
 
 func timestampType(def table, n *node) (arrow.DataType, error) {
-	unit, zone := def.i16(0, 0), def.text(1)
+	unit, zone := def.enum(0), def.text(1)
 	if unit < 0 || unit > int(arrow.Nanosecond) || len(zone) > maxZone || !utf8.Valid(zone) {
 		return nil, mismatch(n, "timestamps of unit %d and zone %s are not taken", unit, clip(string(zone)))
 	}

@@ -182,7 +182,8 @@ func TestHostile(t *testing.T) {
 	if mb := (after.TotalAlloc - before.TotalAlloc) >> 20; mb > 100 {
 		t.Errorf("%d MiB were allocated", mb)
 	}
-	if took := time.Since(start); took > 5*time.Second {
+	// Far more than it takes on a busy machine; what is quadratic takes longer.
+	if took := time.Since(start); took > 30*time.Second {
 		t.Errorf("took %v", took)
 	}
 	if d.Len() != 0 {

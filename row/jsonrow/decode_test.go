@@ -179,7 +179,7 @@ func TestWholeAndPartial(t *testing.T) {
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			d := NewDecoder(tt.cols, tt.opts)
-			got := ""
+			var got string
 			if err := d.AddObject([]byte(tt.in), 0); err != nil {
 				e, _ := errors.AsType[*errs.Error](err)
 				got = fmt.Sprintf("%s %s", e.Code, e.Fields[0].Field)

@@ -30,7 +30,7 @@ func NewLines(r io.Reader) *Lines {
 func (l *Lines) Next() (line []byte, index int64, err error) {
 	for l.err == nil {
 		line, err := l.read()
-		if err != nil && !(errors.Is(err, io.EOF) && len(line) > 0) {
+		if err != nil && (!errors.Is(err, io.EOF) || len(line) == 0) {
 			l.err = err
 			break
 		}

@@ -251,7 +251,7 @@ func drawTime(t *rapid.T, typ millrace.DataType) drawn {
 		zone := rapid.IntRange(-23*60-59, 23*60+59).Draw(t, "zone")
 		local := at.In(time.FixedZone("", zone*60))
 		if y := local.Year(); y < 1 || y > 9999 {
-			local, zone = at, 0
+			local = at
 		}
 		text := dropZeros(local.Format("2006-01-02T15:04:05" + frac))
 		return drawn{quote(text + local.Format("-07:00")), want}
@@ -280,6 +280,7 @@ func drawNested(t *rapid.T, typ millrace.DataType, long bool) drawn {
 		}
 		texts = rapid.Permutation(texts).Draw(t, "order")
 		return drawn{"{" + gap + strings.Join(texts, gap+","+gap) + gap + "}", fields}
+	default: // a map
 	}
 	key, val := typ.Children[0], typ.Children[1]
 	textKeys := key.Type.Kind == millrace.String || key.Type.Kind == millrace.Char
