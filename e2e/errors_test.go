@@ -86,6 +86,7 @@ func TestErrorsREST(t *testing.T) {
 	}
 	p := s.fails(t, 410, "offset_out_of_range", "GET", l+`/changelog?from=%7B%220%22:99%7D`, nil)
 	require.Equal(t, "map[end:2 start:0]", fmt.Sprint(p.Offsets["0"]), "says what can be read")
+	require.Equal(t, "offset 99 is outside the log of bucket 0, which holds offsets 0 to 1 (the next is 2)", p.Detail)
 	require.Equal(t, "0", keyed.count(t, ""))
 	require.Equal(t, "2", log.count(t, ""))
 	require.Empty(t, keyed.allChanges(t, "earliest"))
