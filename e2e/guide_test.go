@@ -9,6 +9,7 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 )
@@ -40,42 +41,59 @@ func blocksOf(t *testing.T, path string) []block {
 	return out
 }
 
-// The curl guide is true: its bash blocks are run in order against a fresh server, and what each prints is what the
+// The guides are true: their bash blocks are run in order against a fresh server, and what each prints is what the
 // json or text block after it says, where … stands for anything.
-func TestCurlGuide(t *testing.T) {
+func TestGuides(t *testing.T) {
 	t.Parallel()
-	s := newServer(t)
+	bin := t.TempDir()
+	require.NoError(t, os.Symlink(binaryPath, bin+"/millrace"))
+	for name, least := range map[string]int{"curl.md": 15, "command-line.md": 10} {
+		t.Run(name, func(t *testing.T) {
+			s := newServer(t)
+			require.GreaterOrEqual(t, runGuide(t, s, "../docs/guides/"+name, bin), least)
+		})
+	}
+}
+
+// runGuide returns how many blocks it ran; bin is a folder with the binary.
+func runGuide(t *testing.T, s *server, path, bin string) int {
+	t.Helper()
 	dir := t.TempDir()
-	blocks := blocksOf(t, "../docs/guides/curl.md")
+	blocks := blocksOf(t, path)
 	ran := 0
 	for i, b := range blocks {
 		if b.lang != "bash" {
 			continue
 		}
 		ran++
-		cmd := exec.CommandContext(t.Context(), "bash", "-eu", "-c", b.text)
+		cmd := exec.CommandContext(within(t, time.Minute), "bash", "-eu", "-c", b.text)
+		cmd.WaitDelay = time.Second // what a killed shell has started may hold its output
 		cmd.Dir = dir
-		cmd.Env = append(bareEnviron(), "MILLRACE_SERVER="+s.base)
+		cmd.Env = append(bareEnviron(), "MILLRACE_SERVER="+s.base, "PATH="+bin+":"+os.Getenv("PATH"))
 		var stderr bytes.Buffer
 		cmd.Stderr = &stderr
 		got, err := cmd.Output()
 		require.NoError(t, err, "line %d: %s\n%s%s", b.line, b.text, got, stderr.String())
 		require.Less(t, i+1, len(blocks), "line %d: a command without its output", b.line)
-		want := blocks[i+1]
-		switch want.lang {
-		case "json":
-			var w, g any
-			require.NoError(t, json.Unmarshal([]byte(want.text), &w), "line %d", want.line)
-			require.NoError(t, json.Unmarshal(got, &g), "line %d: %s", b.line, got)
-			require.NoError(t, matches(w, g, "$"), "line %d: %s\nprinted\n%s", b.line, b.text, got)
-		case "text":
-			pattern := strings.ReplaceAll(regexp.QuoteMeta(strings.TrimSpace(want.text)), "…", ".*?")
-			require.Regexp(t, "^"+pattern+"$", strings.TrimSpace(string(got)), "line %d: %s", b.line, b.text)
-		default:
-			t.Fatalf("line %d: a command is followed by a block of %q", b.line, want.lang)
-		}
+		requireOutput(t, b, blocks[i+1], got)
 	}
-	require.Greater(t, ran, 15)
+	return ran
+}
+
+func requireOutput(t *testing.T, b, want block, got []byte) {
+	t.Helper()
+	switch want.lang {
+	case "json":
+		var w, g any
+		require.NoError(t, json.Unmarshal([]byte(want.text), &w), "line %d", want.line)
+		require.NoError(t, json.Unmarshal(got, &g), "line %d: %s", b.line, got)
+		require.NoError(t, matches(w, g, "$"), "line %d: %s\nprinted\n%s", b.line, b.text, got)
+	case "text":
+		pattern := strings.ReplaceAll(regexp.QuoteMeta(strings.TrimSpace(want.text)), "…", ".*?")
+		require.Regexp(t, "^"+pattern+"$", strings.TrimSpace(string(got)), "line %d: %s", b.line, b.text)
+	default:
+		t.Fatalf("line %d: a command is followed by a block of %q", b.line, want.lang)
+	}
 }
 
 // matches compares JSON with a pattern: "…" is anything, "c1.…" anything that begins so, a member "…" any name.
