@@ -1,15 +1,11 @@
 package wal
 
 import (
-	"errors"
 	"fmt"
 	"slices"
 
 	millrace "github.com/millrace/millrace"
 )
-
-// errNoBeginning says that a fragment came whose entry began in a record that was not fed.
-var errNoBeginning = errors.New("the entry's beginning is missing")
 
 // malformed is a record whose checksums match and whose body makes no sense.
 type malformed struct{ what string }
@@ -72,7 +68,7 @@ func (a *assembler) add(eh entryHeader, data []byte) (Entry, bool, error) {
 		return Entry{}, false, nil
 	}
 	if !a.open {
-		return Entry{}, false, errNoBeginning
+		return Entry{}, false, &malformed{"a fragment comes without the beginning of its entry"}
 	}
 	if eh.kind != a.entry.Kind || len(a.entry.Data)+len(data) > MaxEntryBytes {
 		return Entry{}, false, &malformed{fmt.Sprintf("a fragment of kind %s with %d bytes does not belong to the entry of kind %s before it", eh.kind, len(data), a.entry.Kind)}

@@ -89,18 +89,24 @@ func records(t testing.TB, name string, b []byte) (recs []rec, start int) {
 	return recs, start
 }
 
-func counter(t testing.TB, reg *prometheus.Registry, name string) float64 {
+// counters are the values of counters and gauges.
+func counters(t testing.TB, reg *prometheus.Registry) map[string]float64 {
 	t.Helper()
 	families, err := reg.Gather()
 	require.NoError(t, err)
+	values := map[string]float64{}
 	for _, f := range families {
-		if f.GetName() == name {
-			m := f.GetMetric()[0]
-			return m.GetCounter().GetValue() + m.GetGauge().GetValue()
-		}
+		m := f.GetMetric()[0]
+		values[f.GetName()] = m.GetCounter().GetValue() + m.GetGauge().GetValue()
 	}
-	t.Fatalf("no metric %s", name)
-	return 0
+	return values
+}
+
+func counter(t testing.TB, reg *prometheus.Registry, name string) float64 {
+	t.Helper()
+	v, ok := counters(t, reg)[name]
+	require.True(t, ok, "no metric %s", name)
+	return v
 }
 
 // written is a log of some files with known content.
@@ -182,7 +188,8 @@ func readLog(t testing.TB, im image) outcome {
 		o.got[id], o.err[id] = waltest.ReadAll(mustShard(t, f, millrace.ShardID(id)), 0)
 	}
 	require.NoError(t, f.Close())
-	o.torn, o.headers = counter(t, reg, "millrace_wal_torn_total"), counter(t, reg, "millrace_wal_damaged_headers_total")
+	c := counters(t, reg)
+	o.torn, o.headers = c["millrace_wal_torn_total"], c["millrace_wal_damaged_headers_total"]
 	return o
 }
 
@@ -274,7 +281,7 @@ func TestBlockDamage(t *testing.T) {
 	rng := rand.New(rand.NewPCG(5, 5))
 	names := w.image.files()
 	damaged, spared := 0, 0
-	for i := range 3_000 {
+	for i := range 2_000 {
 		name := names[rng.IntN(len(names))]
 		b := slices.Clone(w.image[name])
 		limit := len(b)
@@ -308,8 +315,8 @@ func TestBlockDamage(t *testing.T) {
 			require.True(t, same(w.want[id][:len(o.got[id])], o.got[id]), what)
 		}
 	}
-	require.Greater(t, damaged, 1000)
-	require.Greater(t, spared, 1000)
+	require.Greater(t, damaged, 500)
+	require.Greater(t, spared, 500)
 }
 
 // F5: a log that is cut at any byte of its last record opens, gives everything before
@@ -373,7 +380,7 @@ func TestDamageLasts(t *testing.T) {
 	w := writeLog(t, 40, 300, 0, false)
 	r := w.recs[len(w.recs)/2]
 	b := slices.Clone(w.image[w.last])
-	b[r.off+40+80+8] ^= 1
+	b[r.off+40+50] ^= 1 // its LSN
 	fs := w.image.with(w.last, b).mem(t, dir)
 	ctx := context.Background()
 	for range 3 {
@@ -415,6 +422,34 @@ func TestDamageLasts(t *testing.T) {
 	require.Equal(t, errs.CorruptData, errs.CodeOf(err))
 	require.True(t, same(w.before(r), got))
 	require.NoError(t, f.Close())
+}
+
+// A record whose body alone is bad does not break the chain: who needs it is told, who
+// has it already (a checkpoint does) reads on behind it and appends, start after start.
+func TestBadBodyBelowCheckpoint(t *testing.T) {
+	w := writeLog(t, 40, 300, 0, false)
+	r := w.recs[len(w.recs)/2]
+	b := slices.Clone(w.image[w.last])
+	b[r.off+40+80+8] ^= 1
+	fs := w.image.with(w.last, b).mem(t, dir)
+	want := slices.DeleteFunc(slices.Clone(w.want[r.shard]), func(g waltest.Got) bool { return uint64(g.LSN) <= r.lsn })
+	require.NotEmpty(t, want)
+	for range 3 {
+		f := mustOpen(t, fs, dir, options(3))
+		log := mustShard(t, f, millrace.ShardID(r.shard))
+		got, err := waltest.ReadAll(log, millrace.LSN(r.lsn))
+		require.NoError(t, err)
+		require.True(t, same(want, got))
+		got, err = waltest.ReadAll(log, 0)
+		require.Equal(t, errs.CorruptData, errs.CodeOf(err))
+		require.ErrorContains(t, err, fmt.Sprintf("%s at byte %d:", w.last, r.off))
+		require.True(t, same(w.before(r), got))
+		e := wal.Entry{Kind: wal.Data, Data: waltest.Pattern(1, 1000)}
+		lsn, err := log.Append(context.Background(), []wal.Entry{e})
+		require.NoError(t, err)
+		want = append(want, waltest.Got{LSN: lsn, Entry: e})
+		require.NoError(t, f.Close())
+	}
 }
 
 // Both copies of a header damaged, a foreign cluster and a newer release each keep
@@ -501,11 +536,11 @@ func TestLogInsideLog(t *testing.T) {
 // Torn copies are bounded in size and number.
 func TestTornCopiesAreBounded(t *testing.T) {
 	w := writeLog(t, 5, 300, 0, false)
-	im := w.image
-	for range 25 {
+	im, noise := w.image, waltest.Pattern(1, 1_100_000)
+	for range 18 {
 		names := slices.DeleteFunc(im.files(), func(n string) bool { return !strings.HasSuffix(n, ".wal") })
 		newest := names[len(names)-1]
-		fs := im.with(newest, append(slices.Clone(im[newest]), waltest.Pattern(1, 2<<20)...)).mem(t, dir)
+		fs := im.with(newest, append(slices.Clone(im[newest]), noise...)).mem(t, dir)
 		f := mustOpen(t, fs, dir, options(3))
 		_, err := mustShard(t, f, 0).Append(context.Background(), []wal.Entry{{Kind: wal.Data}})
 		require.NoError(t, err)

@@ -209,16 +209,18 @@ func largeWorkload(fs vfs.FS, l *ledger) {
 // synced kept. The log opens, what was acknowledged is there once and in order,
 // nothing torn or refused is seen.
 func TestFailEachOperation(t *testing.T) {
+	all, some := []int{0, 50, 50, 100}, []int{0, 50}
 	for _, c := range []struct {
-		name  string
-		cause error
-		run   func(vfs.FS, *ledger)
-		least int // operations
+		name     string
+		cause    error
+		run      func(vfs.FS, *ledger)
+		percents []int
+		least    int // operations
 	}{
-		{"IO", errorfs.ErrInjected, workload, 150},
-		{"Full", syscall.ENOSPC, workload, 100},
-		{"LargeIO", errorfs.ErrInjected, largeWorkload, 30},
-		{"LargeFull", syscall.ENOSPC, largeWorkload, 20},
+		{"IO", errorfs.ErrInjected, workload, all, 150},
+		{"Full", syscall.ENOSPC, workload, all, 100},
+		{"LargeIO", errorfs.ErrInjected, largeWorkload, some, 30},
+		{"LargeFull", syscall.ENOSPC, largeWorkload, some, 20},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			for k := 0; ; k++ {
@@ -226,7 +228,7 @@ func TestFailEachOperation(t *testing.T) {
 				var n int
 				hit := false
 				inject := func(op errorfs.Op) error {
-					if c.cause != errorfs.ErrInjected && op.Kind.ReadOrWrite() == errorfs.OpIsRead {
+					if !errors.Is(c.cause, errorfs.ErrInjected) && op.Kind.ReadOrWrite() == errorfs.OpIsRead {
 						return nil
 					}
 					if n++; n-1 == k {
@@ -237,8 +239,8 @@ func TestFailEachOperation(t *testing.T) {
 				}
 				l := newLedger(3)
 				c.run(errorfs.Wrap(mem, errorfs.InjectorFunc(inject)), l)
-				for _, percent := range []int{0, 50, 50, 100} {
-					l.clone().verify(t, crash(mem, percent, uint64(k*7+percent)), sweepOptions())
+				for i, percent := range c.percents {
+					l.clone().verify(t, crash(mem, percent, uint64(k*7+i)), sweepOptions())
 				}
 				if !hit {
 					require.Greater(t, k, c.least, "the workload does too little")
@@ -252,9 +254,14 @@ func TestFailEachOperation(t *testing.T) {
 // F4: the power is cut before each file operation of a workload, with none, half or
 // all of what was not synced kept.
 func TestCutPowerAtEachOperation(t *testing.T) {
+	type cut struct {
+		left *vfs.MemFS
+		then *ledger
+	}
 	for _, run := range []func(vfs.FS, *ledger){workload, largeWorkload} {
 		mem := vfs.NewCrashableMem()
 		l := newLedger(3)
+		cuts := make(chan cut) // checked here: a test may end in its own goroutine only
 		n := 0
 		inject := func(op errorfs.Op) error {
 			if op.Kind.ReadOrWrite() == errorfs.OpIsRead {
@@ -262,11 +269,20 @@ func TestCutPowerAtEachOperation(t *testing.T) {
 			}
 			n++
 			for _, percent := range []int{0, 50, 100} {
-				l.clone().verify(t, crash(mem, percent, uint64(n)), sweepOptions())
+				select {
+				case cuts <- cut{crash(mem, percent, uint64(n)), l.clone()}:
+				case <-t.Context().Done():
+				}
 			}
 			return nil
 		}
-		run(errorfs.Wrap(mem, errorfs.InjectorFunc(inject)), l)
+		go func() {
+			defer close(cuts)
+			run(errorfs.Wrap(mem, errorfs.InjectorFunc(inject)), l)
+		}()
+		for c := range cuts {
+			c.then.verify(t, c.left, sweepOptions())
+		}
 		require.Greater(t, n, 20)
 	}
 }

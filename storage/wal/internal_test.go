@@ -9,6 +9,7 @@ import (
 
 	"github.com/cockroachdb/pebble/v2/vfs"
 	"github.com/cockroachdb/pebble/v2/vfs/errorfs"
+	"github.com/prometheus/client_golang/prometheus"
 	"github.com/stretchr/testify/require"
 
 	millrace "github.com/millrace/millrace"
@@ -95,7 +96,11 @@ func TestBrokenChain(t *testing.T) {
 			after.LSN++
 			smuggle(t, f, follows, after, "wrong")
 			appendText(t, f.logs[1], text("other"))
-			for range 3 {
+			for start := range 3 {
+				if start > 0 {
+					_, err := f.logs[0].Append(context.Background(), []Entry{text("b")})
+					require.Equal(t, errs.CorruptData, errs.CodeOf(err))
+				}
 				got, err := texts(t, f.logs[0], 0)
 				require.Equal(t, errs.CorruptData, errs.CodeOf(err))
 				require.Equal(t, []string{"a"}, got)
@@ -150,7 +155,19 @@ func TestQueueDiesToo(t *testing.T) {
 // what is appended behind it.
 func TestUnfinishedEntry(t *testing.T) {
 	fs := vfs.NewMem()
-	f := openTest(t, fs)
+	reg := prometheus.NewRegistry()
+	f, err := OpenFiles(fs, "wal", Options{ClusterID: ClusterID{1}, Shards: 2, Registerer: reg})
+	require.NoError(t, err)
+	abandoned := func() float64 {
+		families, err := reg.Gather()
+		require.NoError(t, err)
+		for _, m := range families {
+			if m.GetName() == "millrace_wal_abandoned_entries_total" {
+				return m.GetMetric()[0].GetCounter().GetValue()
+			}
+		}
+		return -1
+	}
 	log := f.logs[0]
 	appendText(t, log, text("a"))
 	e := encoder{cluster: f.opts.ClusterID, shard: 0}
@@ -163,25 +180,30 @@ func TestUnfinishedEntry(t *testing.T) {
 	r := &request{shard: 0, buf: slices.Clone(one), tail: tail, done: make(chan error, 1)}
 	require.NoError(t, f.submit(r))
 	require.NoError(t, <-r.done)
-	for i := range 3 {
+	_, err = texts(t, log, 0)
+	require.NoError(t, err)
+	require.EqualValues(t, 1, abandoned(), "at the end of the log")
+	appendText(t, log, text("b"), text("c"))
+	_, err = texts(t, log, 0)
+	require.NoError(t, err)
+	require.EqualValues(t, 2, abandoned(), "counted once a replay")
+	for range 3 {
 		got, err := texts(t, log, 0)
 		require.NoError(t, err)
-		require.Equal(t, []string{"a", "b", "c"}[:1+i], got)
+		require.Equal(t, []string{"a", "b", "c"}, got)
 		got, err = texts(t, log, 2)
 		require.NoError(t, err)
-		require.Len(t, got, i)
+		require.Len(t, got, 2)
 		require.NoError(t, f.Close())
 		f = openTest(t, fs)
 		log = f.logs[0]
-		if i < 2 {
-			appendText(t, log, text([]string{"b", "c"}[i]))
-		}
 	}
 	require.NoError(t, f.Close())
 }
 
-// An entry that begins in a purged file is damage to a reader that needs its end.
-func TestPurgedBeginning(t *testing.T) {
+// Records go a file at a time; a reader that needs what is gone is told so. A closed log
+// says that it is closed.
+func TestPurged(t *testing.T) {
 	f, err := OpenFiles(vfs.NewMem(), "wal", Options{ClusterID: ClusterID{1}, Shards: 1, RotateBytes: 1})
 	require.NoError(t, err)
 	log := f.logs[0]
@@ -190,7 +212,7 @@ func TestPurgedBeginning(t *testing.T) {
 	require.NoError(t, log.Purge(context.Background(), 1))
 	got, err := texts(t, log, 3)
 	require.NoError(t, err)
-	require.Len(t, got, 1, "records go a file at a time")
+	require.Len(t, got, 1)
 	_, err = texts(t, log, 0)
 	require.Equal(t, errs.CorruptData, errs.CodeOf(err))
 	require.ErrorContains(t, err, "records 1 to 1 were purged")
@@ -218,5 +240,29 @@ func TestReplayKeepsFiles(t *testing.T) {
 	names, err := fs.List("wal")
 	require.NoError(t, err)
 	require.Len(t, names, 1)
+	require.NoError(t, f.Close())
+}
+
+// Damage to records that the caller has does not keep it from reading on, not even in
+// the middle of an entry that it has, but in one that it needs it does.
+func TestDamageBelow(t *testing.T) {
+	fs := vfs.NewMem()
+	f := openTest(t, fs)
+	log := f.logs[0]
+	appendText(t, log, text("a"))                                               // 1
+	appendText(t, log, Entry{Kind: Noop, Data: make([]byte, 3*MaxRecordBytes)}) // 2 to 5
+	appendText(t, log, text("b"))                                               // 6
+	b, err := fs.UnsafeGetFileDataBuffer("wal/00000000000000000001.wal")
+	require.NoError(t, err)
+	b[2*headerBlock+2*(frameSize+recordHeaderSize)+1000] ^= 1 // in the body of 2
+	for after := range millrace.LSN(7) {
+		got, err := texts(t, log, after)
+		if after < 5 {
+			require.Equal(t, errs.CorruptData, errs.CodeOf(err), "after %d", after)
+			continue
+		}
+		require.NoError(t, err)
+		require.Len(t, got, int(6-after))
+	}
 	require.NoError(t, f.Close())
 }

@@ -42,10 +42,11 @@ const (
 	// payload limit of NATS with room for headers.
 	MaxRecordBytes = 896 << 10
 	// MaxEntryBytes bounds an entry's data; a larger one is refused (errs.TooLarge).
-	MaxEntryBytes = 64 << 20
+	// A message of 64 MiB that updates rows becomes a few times as much.
+	MaxEntryBytes = 256 << 20
 	// MaxAppendBytes bounds the entries of one Append together, each with 8 bytes
 	// for its header; more is refused (errs.TooLarge).
-	MaxAppendBytes = 256 << 20
+	MaxAppendBytes = 320 << 20
 )
 
 // Entry is one thing that happened, whole: a reader gets all of it or nothing.

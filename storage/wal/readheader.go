@@ -75,7 +75,7 @@ func (f *Files) secondHeader(file vfs.File, name string, number uint64, first er
 
 func readFull(r io.ReaderAt, b []byte, off int64) (int, error) {
 	n, err := r.ReadAt(b, off)
-	if err == io.EOF { //nolint:errorlint // io.ReaderAt says io.EOF itself
+	if err == io.EOF {
 		err = nil
 	}
 	return n, err

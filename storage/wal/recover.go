@@ -18,6 +18,9 @@ type tailScan struct {
 
 	// broken has the shards whose chain broke in the unproven part, and why.
 	broken map[millrace.ShardID]breach
+	// cut has, of the shards with a record in the unproven part whose body alone is bad,
+	// where they stood before it.
+	cut    map[millrace.ShardID]Tail
 	lastAt []int64 // offset of each shard's last good record
 	// Bad stretches of the proven part that do not tell whose records they held.
 	unknown   []item
@@ -33,7 +36,7 @@ type breach struct {
 func newTailScan(h *fileHeader, heads []head) *tailScan {
 	return &tailScan{
 		file: h.number, heads: slices.Clone(heads), base: slices.Clone(heads), proven: h.dataStart(),
-		broken: map[millrace.ShardID]breach{}, lastAt: make([]int64, len(heads)),
+		broken: map[millrace.ShardID]breach{}, cut: map[millrace.ShardID]Tail{}, lastAt: make([]int64, len(heads)),
 	}
 }
 
@@ -64,44 +67,60 @@ func (t *tailScan) run(sc *scanner, born int64) error {
 	if t.proven < born {
 		t.advance(born)
 	}
+	for s, tail := range t.cut {
+		t.heads[s].Tail = tail
+	}
 	t.suspect()
 	return nil
 }
 
 func (t *tailScan) take(sc *scanner, it item) error {
-	if !it.bad && int(it.shard) < len(t.heads) {
-		if it.rec.newer() {
-			return errNewer("a record in " + sc.name)
-		}
-		_, ok, err := sc.record(it)
-		if err != nil {
-			return err
-		}
-		if ok {
-			t.accept(it)
-			return nil
-		}
+	if it.bad || int(it.shard) >= len(t.heads) {
+		it.bad = true
+		t.open = append(t.open, it)
+		return nil
 	}
-	it.bad = true
-	t.open = append(t.open, it)
+	if it.rec.newer() {
+		return errNewer("a record in " + sc.name)
+	}
+	_, whole, err := sc.record(it)
+	if err != nil {
+		return err
+	}
+	it.bad = !whole
+	it.chained = t.accept(it)
+	if it.bad {
+		t.open = append(t.open, it)
+	}
 	return nil
 }
 
-func (t *tailScan) accept(it item) {
+// accept moves a shard's head behind a record that continues its chain. A bad body does
+// not break the chain, which goes through the headers: when the record turns out to
+// have been synced, a replay that needs it says that it is damaged.
+func (t *tailScan) accept(it item) (chained bool) {
 	s, r := it.shard, &it.rec
 	h := &t.heads[s]
-	if _, broken := t.broken[s]; broken || h.damage.file != 0 || r.epoch < h.Epoch {
-		return
+	if r.epoch < h.Epoch {
+		return true // nobody reads it
+	}
+	if _, broken := t.broken[s]; broken || h.damage.file != 0 {
+		return false
 	}
 	if r.lsn != h.LSN+1 || r.prev != h.Hash || r.logID != h.LogID {
 		t.breakAt(it)
-		return
+		return false
+	}
+	_, cut := t.cut[s]
+	if it.bad && !cut {
+		t.cut[s], cut = h.Tail, true
 	}
 	h.LSN, h.Hash, h.Epoch = r.lsn, r.hash, r.epoch
 	t.lastAt[s] = it.off
-	if it.off >= t.proven {
+	if it.off >= t.proven && !cut {
 		t.carry = append(t.carry, it)
 	}
+	return true
 }
 
 // breakAt notes that a record does not follow its shard's last one.
@@ -133,11 +152,13 @@ func (t *tailScan) advance(to int64) {
 		t.breached(s, b)
 	}
 	clear(t.broken)
+	clear(t.cut)
 	later := t.open[:0]
 	for _, b := range t.open {
 		switch {
 		case b.off >= to:
 			later = append(later, b)
+		case b.chained:
 		case int(b.shard) < len(t.heads):
 			t.damage(b.shard, b.off)
 		default:

@@ -25,19 +25,12 @@ type replay struct {
 }
 
 // Replay reads the files one after the other. Files without records after the given
-// LSN are left out, and read after all when an entry turns out to begin in them.
+// LSN are left out: no entry goes on from one file to the next.
 func (l *shardLog) Replay(ctx context.Context, after millrace.LSN, fn func(millrace.LSN, millrace.Epoch, Entry) error) error {
 	spans, end := l.f.pin(l.shard)
 	defer l.f.unpin()
 	r := &replay{l: l, after: after, fn: fn}
-	err := r.run(ctx, spans, end, true)
-	if errors.Is(err, errNoBeginning) { // nothing was given out yet
-		r = &replay{l: l, after: after, fn: fn, buf: r.buf}
-		err = r.run(ctx, spans, end, false)
-	}
-	if errors.Is(err, errNoBeginning) {
-		err = errs.New(errs.CorruptData, "shard %d: the entry that goes on in record %d begins in one that was purged", l.shard, after+1)
-	}
+	err := r.run(ctx, spans, end)
 	if err == nil && r.asm.open {
 		r.asm.abandoned++
 	}
@@ -49,14 +42,14 @@ func (l *shardLog) Replay(ctx context.Context, after millrace.LSN, fn func(millr
 	return err
 }
 
-func (r *replay) run(ctx context.Context, spans []span, end head, skip bool) error {
+func (r *replay) run(ctx context.Context, spans []span, end head) error {
 	started := false
 	for i := range spans {
 		sp, stop := &spans[i], end
 		if i+1 < len(spans) {
 			stop = spans[i+1].head(r.l.shard)
 		}
-		if skip && stop.LSN <= r.after && stop.damage.file == 0 {
+		if stop.LSN <= r.after && stop.damage.file == 0 {
 			continue
 		}
 		if !started {
@@ -137,9 +130,6 @@ func (r *replay) pass(sc *scanner, it item) error {
 	}
 	r.at, r.bad = Tail{h.logID, h.lsn, h.hash, h.epoch}, -1
 	err = r.asm.feed(h, rec[recordHeaderSize:], r.fn)
-	if errors.Is(err, errNoBeginning) && h.lsn != r.after+1 {
-		return r.corrupt(sc.name, it.off, fmt.Sprintf("record %d goes on with an entry that never began", h.lsn))
-	}
 	if bad, ok := errors.AsType[*malformed](err); ok {
 		return r.corrupt(sc.name, it.off, bad.what)
 	}
@@ -156,12 +146,11 @@ func (r *replay) passBelow(sc *scanner, it item) error {
 		return nil
 	}
 	rec, ok, err := sc.record(it)
-	if err != nil || !ok {
-		r.asm.open = false
+	if err != nil {
 		return err
 	}
-	if err := r.asm.feed(h, rec[recordHeaderSize:], nil); err != nil {
-		r.asm.open = false // its beginning is further back, where nobody asked
+	if !ok || r.asm.feed(h, rec[recordHeaderSize:], nil) != nil {
+		r.asm.open = false // that matters only if the entry turns out to end behind after
 	}
 	return nil
 }

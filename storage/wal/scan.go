@@ -31,6 +31,7 @@ type scanner struct {
 type item struct {
 	off, end int64
 	bad      bool
+	chained  bool // the chain goes through it all the same
 	// shard is whose record it is; noShard when a bad stretch does not tell.
 	shard millrace.ShardID
 	// lost is how many records are in a bad stretch; 0 when that is not known.
