@@ -46,7 +46,7 @@ type callKey struct{}
 func callOf(ctx context.Context) *call { return ctx.Value(callKey{}).(*call) }
 
 func (s *Service) begin(ctx context.Context, fullMethod string) (*call, context.Context) {
-	c := &call{s: s, method: path.Base(fullMethod), requestID: requestID(ctx), start: time.Now()}
+	c := &call{s: s, method: path.Base(fullMethod), requestID: requestID(ctx), start: s.o.Clock.Now()}
 	return c, context.WithValue(ctx, callKey{}, c)
 }
 
@@ -59,10 +59,13 @@ func requestID(ctx context.Context) string {
 	return uuid.NewString()
 }
 
+// age is for how long the call has been under way.
+func (c *call) age() time.Duration { return c.s.o.Clock.Now().Sub(c.start) }
+
 // end renders and counts the outcome of a call.
 func (c *call) end(ctx context.Context, err error) error {
 	err = c.s.render(ctx, c, err)
-	took := time.Since(c.start)
+	took := c.age()
 	code := status.Code(err)
 	c.s.metrics.calls.WithLabelValues(c.method, code.String()).Inc()
 	c.s.metrics.duration.WithLabelValues(c.method).Observe(took.Seconds())
@@ -147,13 +150,13 @@ func (s *Service) interceptStream(srv any, ss grpc.ServerStream, info *grpc.Stre
 }
 
 // startWaiting and stopWaiting enclose what the client can hold up.
-func (c *call) startWaiting() { c.waiting.Store(int64(time.Since(c.start)) | 1) }
+func (c *call) startWaiting() { c.waiting.Store(int64(c.age()) | 1) }
 func (c *call) stopWaiting()  { c.waiting.Store(0) }
 
 // stuck says whether the client has held the call up for too long.
 func (c *call) stuck() bool {
 	since := c.waiting.Load()
-	return since != 0 && time.Since(c.start)-time.Duration(since) > c.s.o.StallTimeout
+	return since != 0 && c.age()-time.Duration(since) > c.s.o.StallTimeout
 }
 
 // watchedStream tells its call while the client holds it up.
@@ -199,7 +202,9 @@ func (c *call) watch(done <-chan error) error {
 			draining = nil
 			poll := time.NewTicker(drainPoll)
 			defer poll.Stop()
-			look, grace = poll.C, time.After(c.s.o.DrainGrace)
+			end := time.NewTimer(c.s.o.DrainGrace)
+			defer end.Stop()
+			look, grace = poll.C, end.C
 			if c.idle.Load() {
 				return c.endNow(done, errDraining)
 			}
@@ -217,13 +222,15 @@ func (c *call) watch(done <-chan error) error {
 // transport, which lets go when this call returns.
 func (c *call) endNow(done <-chan error, cause error) error {
 	c.cancel(cause)
+	patience := time.NewTimer(cancelTime)
+	defer patience.Stop()
 	select {
 	case err := <-done:
 		if err == nil || errors.Is(err, context.Canceled) || status.Code(err) == codes.Canceled {
 			return cause
 		}
 		return err
-	case <-time.After(cancelTime):
+	case <-patience.C:
 		return cause
 	}
 }

@@ -20,7 +20,7 @@ import (
 	"github.com/millrace/millrace/openapi"
 )
 
-func (f *fixture) action(c flight.Client, name string, body string) (string, int, error) {
+func (f *fixture) action(c flight.Client, name, body string) (string, int, error) {
 	st, err := c.DoAction(f.ctx(), &flight.Action{Type: name, Body: []byte(body)})
 	require.NoError(f.t, err)
 	var out strings.Builder

@@ -66,7 +66,7 @@ func (c codec) Unmarshal(data mem.BufferSlice, v any) error {
 		return c.CodecV2.Unmarshal(data, v)
 	}
 	r := wireReader{r: data.Reader()}
-	defer r.r.Close() //nolint:errcheck // frees references; never fails
+	defer r.r.Close()
 	if err := r.flightData(fd); err != nil {
 		return fmt.Errorf("flightsvc: not a FlightData message: %w", err)
 	}
@@ -105,6 +105,8 @@ func (r wireReader) flightData(fd *flight.FlightData) error {
 			fd.AppMetadata = b
 		case fieldBody:
 			fd.DataBody = b
+		default:
+			// A field of a later version of Flight.
 		}
 	}
 	return nil
@@ -145,7 +147,7 @@ func (r wireReader) bytes() ([]byte, error) {
 
 // skip passes over a field of a kind that FlightData does not have.
 func (r wireReader) skip(num protowire.Number, typ protowire.Type) error {
-	n := 0
+	var n int
 	switch {
 	case num < protowire.MinValidNumber:
 		return fmt.Errorf("it has a field %d", num)

@@ -61,8 +61,9 @@ func parseDescriptor(d *flight.FlightDescriptor) (*command, error) {
 		return &command{path: strings.Join(d.Path, ".")}, nil
 	case flight.DescriptorCMD:
 		return parseCommand(d.Cmd)
+	default:
+		return nil, errs.New(errs.InvalidValue, `the descriptor is neither a path, such as ["database","table"], nor a command, such as {"op":"scan","table":"database.table"}`)
 	}
-	return nil, errs.New(errs.InvalidValue, `the descriptor is neither a path, such as ["database","table"], nor a command, such as {"op":"scan","table":"database.table"}`)
 }
 
 // isJSON says whether a command or ticket is one of ours in JSON.

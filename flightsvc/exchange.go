@@ -2,6 +2,7 @@ package flightsvc
 
 import (
 	"context"
+	"slices"
 
 	"github.com/apache/arrow-go/v18/arrow"
 	"github.com/apache/arrow-go/v18/arrow/array"
@@ -106,6 +107,7 @@ type exchange struct {
 	decoder *arrowrow.Decoder
 	plan    *arrowrow.Plan
 	keys    []int // where the primary key's columns stand in the plan's
+	lookups *router.Lookups
 }
 
 // open matches the columns of a stream of keys with the primary key.
@@ -120,7 +122,7 @@ func (l *lookup) open(s *Service, first *flight.FlightData) (*exchange, error) {
 		return nil, err
 	}
 	for _, c := range x.plan.Columns() {
-		if t.Schema.IndexID(c.ID) >= 0 && !isKey(t, c.ID) {
+		if t.Schema.IndexID(c.ID) >= 0 && !slices.Contains(t.PrimaryKey, c.ID) {
 			return nil, errs.New(errs.UnknownColumn, "keys have the columns of the primary key (%v) and no others, not %q", t.Names(t.PrimaryKey), c.Name)
 		}
 	}
@@ -131,16 +133,8 @@ func (l *lookup) open(s *Service, first *flight.FlightData) (*exchange, error) {
 			}
 		}
 	}
-	return x, nil
-}
-
-func isKey(t *millrace.Table, id millrace.ColumnID) bool {
-	for _, k := range t.PrimaryKey {
-		if k == id {
-			return true
-		}
-	}
-	return false
+	x.lookups, err = s.o.Router.OpenLookups(t, l.columns, maxBodyBytes)
+	return x, err
 }
 
 // answer looks up a batch of keys; nil when the message has none.
@@ -164,7 +158,10 @@ func (x *exchange) answer(ctx context.Context, fd *flight.FlightData) (*frame, e
 	keys := row.Project(rows.Record, x.keys)
 	defer keys.Release()
 	x.s.metrics.lookupAsks.Inc()
-	res, err := x.s.o.Router.LookupAll(ctx, x.table, keys, x.columns, maxBodyBytes)
+	if _, err := x.s.o.Catalog.TableByID(ctx, x.table.ID); err != nil {
+		return nil, err // of a table that is gone nothing would be found
+	}
+	res, err := x.lookups.Next(ctx, keys)
 	if err != nil {
 		return nil, err
 	}

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"strings"
 	"testing"
 
@@ -19,9 +20,7 @@ import (
 
 func lookupCmd(more obj) *flight.FlightDescriptor {
 	cmd := obj{"op": "lookup", "table": "d.t"}
-	for k, v := range more {
-		cmd[k] = v
-	}
+	maps.Copy(cmd, more)
 	return commandOf(cmd)
 }
 
@@ -151,6 +150,19 @@ func TestLookupThatIsRefused(t *testing.T) {
 		require.False(t, errors.Is(err, io.EOF), "%s", x.keys)
 		refused(t, err, x.code, x.why)
 	}
+}
+
+// A table that is dropped ends its lookups with its error, not with nothing found.
+func TestLookupOfADroppedTable(t *testing.T) {
+	f := newFixture(t)
+	c := f.dial()
+	tbl := f.table("t", true, 2)
+	f.mustWrite(c, pathOf("d.t"), rows(0, 10, "a"))
+	x := f.exchange(c, lookupCmd(nil), schemaOf(field("k", int64s)))
+	require.Len(t, x.answers(`[{"k":1}]`), 1)
+	f.drop(tbl)
+	_, err := x.ask(batchOf(t, schemaOf(field("k", int64s)), `[{"k":1}]`))
+	refused(t, err, codes.NotFound, errs.TableNotFound)
 }
 
 // An answer that a stock client would not take is refused with what to do, before

@@ -210,7 +210,7 @@ func (l *lockedBuffer) String() string {
 
 // ctx ends after a time that no test needs.
 func (f *fixture) ctx() context.Context {
-	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), 120*time.Second)
 	f.t.Cleanup(cancel)
 	return ctx
 }

@@ -5,6 +5,7 @@ import (
 	"encoding/base64"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"math/rand/v2"
 	"slices"
 	"strings"
@@ -189,9 +190,7 @@ func TestDescriptorsThatAreRefused(t *testing.T) {
 	require.NoError(t, err)
 	scan := func(more obj) *flight.FlightDescriptor {
 		cmd := obj{"op": "scan", "table": "d.t"}
-		for k, v := range more {
-			cmd[k] = v
-		}
+		maps.Copy(cmd, more)
 		return commandOf(cmd)
 	}
 	for _, x := range []struct {

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"math"
 	"runtime"
 	"strings"
@@ -28,9 +29,7 @@ var int64s, int32s, strs = arrow.PrimitiveTypes.Int64, arrow.PrimitiveTypes.Int3
 
 func putCmd(more obj) *flight.FlightDescriptor {
 	cmd := obj{"op": "put", "table": "d.t"}
-	for k, v := range more {
-		cmd[k] = v
-	}
+	maps.Copy(cmd, more)
 	return commandOf(cmd)
 }
 
@@ -201,7 +200,9 @@ func TestPutAcksThatNobodyReads(t *testing.T) {
 	for i := range 2000 {
 		require.NoError(t, p.w.Write(rows(i%100*10, i%100*10+10, "a")))
 	}
-	require.Eventually(t, func() bool { return f.metric("millrace_flight_put_inflight_batches") == 0 && f.metric("millrace_flight_put_batches_total") == 2000 }, 20*time.Second, 10*time.Millisecond)
+	require.Eventually(t, func() bool {
+		return f.metric("millrace_flight_put_inflight_batches") == 0 && f.metric("millrace_flight_put_batches_total") == 2000
+	}, 20*time.Second, 10*time.Millisecond)
 	all, err := p.finish()
 	require.NoError(t, err)
 	require.EqualValues(t, 20_000, all[len(all)-1].AckRows)

@@ -127,7 +127,6 @@ func (s *Service) ServerOptions() []grpc.ServerOption {
 		// Buffers of this size save system calls, and a connection has them only while
 		// it writes.
 		grpc.WriteBufferSize(128 << 10),
-		grpc.SharedWriteBuffer(true),
 		grpc.KeepaliveParams(keepalive.ServerParameters{Time: pingInterval}),
 		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: minClientPing, PermitWithoutStream: true}),
 	}

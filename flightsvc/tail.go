@@ -3,7 +3,6 @@ package flightsvc
 import (
 	"errors"
 	"io"
-	"time"
 
 	millrace "github.com/millrace/millrace"
 	"github.com/millrace/millrace/router"
@@ -16,9 +15,9 @@ func (g *getStream) follow() error {
 	if err := t.beat(true); err != nil {
 		return err
 	}
-	due := time.Now().Add(g.plan.Heartbeat)
+	due := g.s.o.Clock.Now().Add(g.plan.Heartbeat)
 	for {
-		c, err := g.rd.Next(g.ctx, time.Until(due))
+		c, err := g.rd.Next(g.ctx, due.Sub(g.s.o.Clock.Now()))
 		if errors.Is(err, io.EOF) {
 			return g.sendStats()
 		}
@@ -32,7 +31,7 @@ func (g *getStream) follow() error {
 				return err
 			}
 		}
-		if now := time.Now(); !now.Before(due) {
+		if now := g.s.o.Clock.Now(); !now.Before(due) {
 			due = now.Add(g.plan.Heartbeat)
 			if err := t.beat(false); err != nil {
 				return err
