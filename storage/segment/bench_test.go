@@ -44,7 +44,7 @@ func benchRecord(rows int) (*millrace.Schema, arrow.RecordBatch) {
 	return s, b.NewRecordBatch()
 }
 
-func benchPayload(b *testing.B, rows int, codec Codec) (*millrace.Schema, []byte, int) {
+func benchPayload(rows int, codec Codec) (*millrace.Schema, []byte, int) {
 	s, rec := benchRecord(rows)
 	defer rec.Release()
 	return s, must(AppendColumns(nil, s, rec, nil, EncodeOptions{Codec: codec})), recordBytes(rec, 0, rows)
@@ -72,7 +72,7 @@ func BenchmarkAppendColumns(b *testing.B) {
 // payload, reading, checking, header. MB/s are of the body.
 func BenchmarkMessageStored(b *testing.B) {
 	for _, codec := range []Codec{LZ4, None} {
-		s, payload, _ := benchPayload(b, benchRows, codec)
+		s, payload, _ := benchPayload(benchRows, codec)
 		for _, n := range []int{2, 4, 40} {
 			b.Run(fmt.Sprintf("%s/%d", codec, n), func(b *testing.B) {
 				src := &countingReader{b: payload}
@@ -90,7 +90,7 @@ func BenchmarkMessageStored(b *testing.B) {
 
 // BenchmarkMessageNone ships LZ4 chunks to readers that cannot decompress.
 func BenchmarkMessageNone(b *testing.B) {
-	s, payload, raw := benchPayload(b, benchRows, LZ4)
+	s, payload, raw := benchPayload(benchRows, LZ4)
 	b.SetBytes(int64(raw))
 	b.ReportAllocs()
 	for b.Loop() {
@@ -100,7 +100,7 @@ func BenchmarkMessageNone(b *testing.B) {
 
 func BenchmarkRecord(b *testing.B) {
 	for _, codec := range codecs {
-		s, payload, raw := benchPayload(b, benchRows, codec)
+		s, payload, raw := benchPayload(benchRows, codec)
 		b.Run(codec.String(), func(b *testing.B) {
 			b.SetBytes(int64(raw))
 			b.ReportAllocs()

@@ -2,6 +2,7 @@ package segment
 
 import (
 	"io"
+	"slices"
 	"testing"
 
 	"github.com/apache/arrow-go/v18/arrow/memory"
@@ -151,7 +152,7 @@ func TestTruncatedPayload(t *testing.T) {
 			_, err = Open(&countingReader{b: b[:n]}, 0, int64(len(b)))
 			require.True(t, errs.Is(err, errs.CorruptData), "%d bytes: %v", n, err)
 		}
-		_, err := OpenBytes(append(b[:len(b):len(b)], 0))
+		_, err := OpenBytes(append(slices.Clip(b), 0))
 		require.True(t, errs.Is(err, errs.CorruptData))
 	}
 }

@@ -131,24 +131,21 @@ func (e *columnEncoder) chunk(dst []byte, base, i int, data arrow.ArrayData, cod
 
 // shape is how many field nodes and buffers a column of type t has.
 func shape(t *millrace.DataType) (nodes, buffers int) {
+	nodes, buffers = 1, 2
 	switch t.Kind {
 	case millrace.Char, millrace.String, millrace.Bytes:
-		return 1, 3
-	case millrace.Array, millrace.Map, millrace.Row:
-		nodes, buffers = 1, 2
-		if t.Kind == millrace.Row {
-			buffers = 1
-		} else if t.Kind == millrace.Map {
-			nodes, buffers = 2, 3 // the entries struct lies between
-		}
-		for i := range t.Children {
-			n, b := shape(&t.Children[i].Type)
-			nodes, buffers = nodes+n, buffers+b
-		}
-		return nodes, buffers
+		buffers = 3
+	case millrace.Row:
+		buffers = 1
+	case millrace.Map:
+		nodes, buffers = 2, 3 // the entries struct lies between
 	default:
-		return 1, 2
 	}
+	for i := range t.Children {
+		n, b := shape(&t.Children[i].Type)
+		nodes, buffers = nodes+n, buffers+b
+	}
+	return nodes, buffers
 }
 
 func checkEncodable(schema *millrace.Schema, rec arrow.RecordBatch, changes []millrace.ChangeType) {

@@ -271,6 +271,7 @@ func TestFaultsAndCrashes(t *testing.T) {
 						failed = true
 						return syscall.ENOSPC
 					}
+				default: // it needs no space
 				}
 				return nil
 			}))

@@ -105,6 +105,8 @@ func sameLayout(a, b *millrace.DataType) bool {
 				return false
 			}
 		}
+	default:
+		// A kind without parameters has one layout.
 	}
 	return true
 }
@@ -121,6 +123,8 @@ func nullBytes(t *millrace.DataType, n int) int {
 		for i := range t.Children {
 			width += nullBytes(&t.Children[i].Type, 1)
 		}
+	default:
+		// No other kind takes more for a NULL.
 	}
 	return n * width
 }
