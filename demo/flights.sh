@@ -45,8 +45,8 @@ check_true "two of nineteen columns cost at most 12 % of the bytes" [ $((NARROW 
 
 say "A filter is SQL's and exact; the command line prints a table:"
 run "millrace scan nyc.flights --columns carrier,flight,origin,dest,dep_delay --filter \"dep_delay > 720 AND origin = 'JFK'\" --format table"
-check "the flights that left more than twelve hours late, counted in the file too," "$(count nyc.flights 'dep_delay > 720')" "$(awk -F, 'NR > 1 && $6 != "NA" && $6 > 720' "$DATA/flights.csv" | wc -l | tr -d ' ')"
-check "the flights that never left: their departure is NULL" "$(count nyc.flights 'dep_time IS NULL')" "$(awk -F, 'NR > 1 && $4 == "NA"' "$DATA/flights.csv" | wc -l | tr -d ' ')"
+check "as many flights left more than twelve hours late as the file has" "$(count nyc.flights 'dep_delay > 720')" "$(awk -F, 'NR > 1 && $6 != "NA" && $6 > 720' "$DATA/flights.csv" | wc -l | tr -d ' ')"
+check "as many never left as the file has: their departure is NULL" "$(count nyc.flights 'dep_time IS NULL')" "$(awk -F, 'NR > 1 && $4 == "NA"' "$DATA/flights.csv" | wc -l | tr -d ' ')"
 
 title "A point read against a scan (X6)"
 say "By its key, a row comes from one bucket; the cost does not grow with the table:"

@@ -31,8 +31,8 @@ for tier in platinum gold silver gold; do
 done
 
 title "Revenue by tier follows a change, from the changelog alone (X10)"
-say "Customer 42 has bought for 10,000 and customer 7 for 500. 42 goes gold → platinum, then is deleted. A consumer that adds"
-say "on + and subtracts on - is always right:"
+say "Customer 42 has bought for 10,000 and customer 7 for 500. 42 goes gold → platinum, then is deleted.
+A consumer that adds on + and subtracts on - is always right:"
 curl -sN -H 'Accept: text/event-stream' "$MILLRACE_SERVER/v1/databases/retail/tables/cust_dim/changelog?from=full" >"$DATA/tiers.events" &
 fold() { # prints the revenue of gold and platinum after each whole change that was seen
   sed -n 's/^data: *{"_change_type":"\(..\)".*"cust_id":\([0-9]*\).*"tier":"\([a-z]*\)".*/\1 \2 \3/p' "$DATA/tiers.events" | awk '

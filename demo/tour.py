@@ -20,7 +20,7 @@ def command(**fields):
 def read(client, **request):
     """Plans a scan and reads its endpoints, one a bucket."""
     info = client.get_flight_info(command(op="scan", **request))
-    return pa.concat_tables(client.do_get(e.ticket).read_all() for e in info.endpoints)
+    return pa.concat_tables(client.do_get(e.ticket).read_all() for e in info.endpoints).combine_chunks()
 
 
 def timed(label, work):

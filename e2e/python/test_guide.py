@@ -11,25 +11,41 @@ import sys
 GUIDE = pathlib.Path(__file__).parents[2] / "docs" / "guides" / "pyarrow.md"
 
 
-def blocks():
-    return re.findall(r"^```(\w+)\n(.*?)^```$", GUIDE.read_text(), re.MULTILINE | re.DOTALL)
+def blocks(page):
+    return re.findall(r"^```(\w+)\n(.*?)^```$", page.read_text(), re.MULTILINE | re.DOTALL)
+
+
+def run_python(server, text, names):
+    """Runs a block against the server and returns what it printed."""
+    text = text.replace("grpc://127.0.0.1:8815", server.flight).replace("http://127.0.0.1:8080", server.http)
+    printed = io.StringIO()
+    with contextlib.redirect_stdout(printed):
+        exec(compile(text, "<block>", "exec"), names)
+    return printed.getvalue()
 
 
 def test_guide(server):
     names = {}
-    found = blocks()
+    found = blocks(GUIDE)
     ran = 0
     for i, (language, text) in enumerate(found):
         if language != "python":
             continue
-        text = text.replace("grpc://127.0.0.1:8815", server.flight).replace("http://127.0.0.1:8080", server.http)
-        printed = io.StringIO()
-        with contextlib.redirect_stdout(printed):
-            exec(compile(text, f"{GUIDE.name} block {i}", "exec"), names)
         want = found[i + 1][1] if i + 1 < len(found) and found[i + 1][0] == "text" else ""
-        assert printed.getvalue() == want, text
+        assert run_python(server, text, names) == want, text
         ran += 1
     assert ran > 10
+    names["client"].close()
+
+
+def test_readme(server):
+    """The README's tour: the table is made with curl and read with pyarrow."""
+    found = blocks(GUIDE.parents[2] / "README.md")
+    (setup,) = [text for language, text in found if language == "bash"]
+    subprocess.run(["bash", "-euc", setup], env={**os.environ, "MILLRACE_SERVER": server.http}, check=True, stdout=subprocess.DEVNULL, timeout=60)
+    at = next(i for i, (language, _) in enumerate(found) if language == "python")
+    names = {}
+    assert run_python(server, found[at][1], names) == found[at + 1][1]
     names["client"].close()
 
 
