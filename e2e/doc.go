@@ -12,7 +12,7 @@
 // It leaves to others: python/ holds the same for stock pyarrow, pandas and polars.
 //
 // Settings, all optional: E2E_KILLS (how often the kill loop kills, 10),
-// E2E_LOAD_MB (the size of the memory test's loads, 150 each),
+// E2E_LOAD_MB (the size of the memory test's load, 150),
 // E2E_RSS_MB (what the server may hold meanwhile, 400).
 //
 // Invariants:

@@ -13,10 +13,10 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// ledger is what one writer knows of its batches, of 20 rows each, by number: which were sent, and which acknowledged.
+// ledger is what one writer knows of its batches, of five rows each, by number: which were sent, and which acknowledged.
 type ledger struct{ acked []bool }
 
-const perBatch = 20
+const perBatch = 5
 
 // next is the batch that a writer sends: a numbered one goes on with the lowest that has no answer, another never sends
 // a batch again.
@@ -73,6 +73,7 @@ func rowsJSON(writer, from int) string {
 // A log table that is written through REST and DoPut, with and without writer sequences, while the server is killed
 // again and again: every acknowledged row is there once and in order; what was under way is there at most once.
 func TestKillLogTable(t *testing.T) {
+	t.Parallel()
 	s := newServer(t)
 	tb := create(t, s, newDB(t, s), "t", "w BIGINT, n BIGINT", "", 4, obj{"bucket_key": []string{"w"}})
 	const writers = 6
@@ -138,7 +139,7 @@ func postUntilGone(t *testing.T, tb table, w int, book *ledger, numbered bool) {
 	}
 }
 
-// putUntilGone streams numbered batches through DoPut and keeps at most 16 of them unacknowledged.
+// putUntilGone streams numbered batches through DoPut and keeps at most eight of them unacknowledged.
 func putUntilGone(t *testing.T, tb table, w int, book *ledger) {
 	c := tb.s.dial(t)
 	defer c.close()
@@ -165,7 +166,7 @@ func putUntilGone(t *testing.T, tb table, w int, book *ledger) {
 	})
 	for ; ; next++ {
 		mu.Lock()
-		for next-acked >= 16 && !gone {
+		for next-acked >= 8 && !gone {
 			moved.Wait()
 		}
 		stop := gone
@@ -189,6 +190,7 @@ func putUntilGone(t *testing.T, tb table, w int, book *ledger) {
 // A keyed table under the same treatment: each key's writer raises its value by one a write. What was acknowledged is
 // what lookups say, the changelog folds to the state without a gap, and a value never goes back.
 func TestKillKeyedTable(t *testing.T) {
+	t.Parallel()
 	s := newServer(t)
 	tb := create(t, s, newDB(t, s), "t", "id BIGINT, v BIGINT", "id", 4)
 	const writers = 6
