@@ -30,6 +30,8 @@ type decoder interface {
 	decode(v []byte) error
 }
 
+var _ = []decoder{&column8{}, &column16{}, &column32{}, &column64{}, &wideColumn{}, &boolColumn{}, &bytesColumn{}}
+
 // newColumn makes the column for values of t.
 func newColumn(mem memory.Allocator, t millrace.DataType) column {
 	dt := ArrowType(t)

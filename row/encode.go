@@ -278,7 +278,7 @@ func appendVector(dst []byte, l *layout, arr arrow.Array, from, to int) []byte {
 	dst = slices.Grow(dst, vars-at)[:vars]
 	clear(dst[at:])
 	for k := range n {
-		valid := true
+		var valid bool
 		if l.width != 0 {
 			slot := slots + k*l.width
 			valid = putSlot(dst[slot:slot+l.width], l, arr, from+k)

@@ -49,7 +49,7 @@ func TestGoldenV1(t *testing.T) {
 		return b
 	}
 	lines := func(name string) (out [][]byte) {
-		for _, l := range strings.Fields(string(load(name))) {
+		for l := range strings.FieldsSeq(string(load(name))) {
 			b, err := hex.DecodeString(l)
 			if err != nil {
 				t.Fatal(err)

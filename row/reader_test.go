@@ -5,6 +5,7 @@ import (
 	"encoding/hex"
 	"math"
 	"runtime"
+	"slices"
 	"strings"
 	"testing"
 
@@ -179,7 +180,7 @@ func TestReaderRefuses(t *testing.T) {
 		"later format":      change(3, 1),
 		"unknown schema":    change(0, 2),
 		"short":             good[:len(good)-1],
-		"long":              append(good[:len(good):len(good)], 0),
+		"long":              append(slices.Clip(good), 0),
 		"boolean":           change(5, 2),
 		"end beyond":        change(6, 200),
 		"end before":        change(10, 1),
