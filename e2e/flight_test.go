@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"testing"
 	"time"
 
@@ -25,7 +26,7 @@ type flightConn struct{ flight.Client }
 
 func (c *flightConn) close() {
 	if c != nil {
-		c.Client.Close()
+		c.Close()
 	}
 }
 
@@ -53,9 +54,7 @@ func command(t testing.TB, cmd obj) *flight.FlightDescriptor {
 // scanCommand is a scan of tb with further fields of the read request.
 func scanCommand(tb table, request obj) obj {
 	cmd := obj{"op": "scan", "table": tb.full()}
-	for k, v := range request {
-		cmd[k] = v
-	}
+	maps.Copy(cmd, request)
 	return cmd
 }
 

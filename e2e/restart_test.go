@@ -73,12 +73,10 @@ func TestSecondServerRefused(t *testing.T) {
 	t.Parallel()
 	s := newServer(t)
 	tb := create(t, s, newDB(t, s), "t", "id BIGINT", "", 1)
-	second := exec.Command(binaryPath, "serve", "--http-addr", "127.0.0.1:0", "--flight-addr", "127.0.0.1:0", "--data-dir", s.dir)
+	second := exec.CommandContext(within(t, 20*time.Second), binaryPath, "serve", "--http-addr", "127.0.0.1:0", "--flight-addr", "127.0.0.1:0", "--data-dir", s.dir)
 	second.Env = bareEnviron()
 	var said bytes.Buffer
 	second.Stdout, second.Stderr = &said, &said
-	timer := time.AfterFunc(20*time.Second, func() { second.Process.Kill() })
-	defer timer.Stop()
 	err := second.Run()
 	_, exited := errors.AsType[*exec.ExitError](err)
 	require.True(t, exited, "%v: %s", err, said.String())

@@ -198,15 +198,18 @@ func (h *sharedHolder) stopForGood() {
 	}
 }
 
+// start gives the server a directory that outlives the test which asks first.
+func (h *sharedHolder) start() {
+	h.s = &server{log: &tailBuffer{}}
+	if h.s.dir, h.err = os.MkdirTemp("", "millrace-e2e-shared-"); h.err == nil {
+		h.err = h.s.launch()
+	}
+}
+
 func shared(t testing.TB) *server {
 	t.Helper()
 	h := &sharedServer
-	h.once.Do(func() {
-		h.s = &server{log: &tailBuffer{}}
-		if h.s.dir, h.err = os.MkdirTemp("", "millrace-e2e-shared-"); h.err == nil {
-			h.err = h.s.launch()
-		}
-	})
+	h.once.Do(h.start)
 	require.NoError(t, h.err)
 	t.Cleanup(func() {
 		h.s.showLog(t)

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"net/http"
 	"net/url"
 	"strings"
@@ -46,9 +47,7 @@ func create(t testing.TB, s *server, db, name, columns, key string, buckets int,
 		body["primary_key"] = strings.Split(key, ",")
 	}
 	for _, m := range more {
-		for k, v := range m {
-			body[k] = v
-		}
+		maps.Copy(body, m)
 	}
 	s.ok(t, "POST", "/v1/databases/"+db+"/tables", body)
 	return table{s, db, name}
@@ -126,9 +125,7 @@ func (tb table) scan(t testing.TB, request obj) []string {
 	t.Helper()
 	var out []string
 	req := obj{}
-	for k, v := range request {
-		req[k] = v
-	}
+	maps.Copy(req, request)
 	for {
 		a := tb.s.do(t, "POST", tb.path()+"/scan", req, "Accept", mediaJSON)
 		require.Equalf(t, 200, a.status, "%s", a.body)
