@@ -112,10 +112,17 @@ type keyedEncoder struct {
 // carve gives what was appended to the arena since at a slice of its own.
 func (e *keyedEncoder) carve(at int) []byte { return e.arena[at:len(e.arena):len(e.arena)] }
 
+// Arenas grow as a batch turns out to be large: a batch that is spread over the
+// buckets leaves each of them a few rows, which wait in memory for their turn.
+const (
+	firstArenaBytes = 2 << 10
+	mostArenaBytes  = 64 << 10
+)
+
 // room makes the arena long enough that what was carved rarely moves.
 func (e *keyedEncoder) room() int {
-	if cap(e.arena)-len(e.arena) < 4<<10 {
-		e.arena = make([]byte, 0, 64<<10)
+	if size := cap(e.arena); size-len(e.arena) <= size/16 {
+		e.arena = make([]byte, 0, min(max(2*size, firstArenaBytes), mostArenaBytes))
 	}
 	return len(e.arena)
 }
