@@ -7,6 +7,7 @@ import (
 	millrace "github.com/millrace/millrace"
 	"github.com/millrace/millrace/catalog"
 	"github.com/millrace/millrace/errs"
+	"github.com/millrace/millrace/filter"
 	"github.com/millrace/millrace/openapi"
 	"github.com/millrace/millrace/router"
 )
@@ -129,7 +130,7 @@ func (h *Handler) GetInfo(w http.ResponseWriter, _ *http.Request) {
 			JSONBodyBytes: maxJSONBytes, JSONBodyRows: maxJSONRows, NdjsonLineBytes: 1 << 20, ArrowMessageBytes: 64 << 20,
 			ChunkRows: chunkRows, ChunkBytes: chunkBytes, LookupKeys: router.MaxLookupKeys,
 			RowBytes: router.MaxRowBytes, KeyBytes: router.MaxKeyBytes, Columns: catalog.MaxColumns, Nesting: millrace.MaxTypeNesting,
-			Buckets: millrace.MaxBuckets, Partitions: 10_000, FilterBytes: 64 << 10, FilterDepth: 100, FilterInValues: 10_000,
+			Buckets: millrace.MaxBuckets, Partitions: 10_000, FilterBytes: filter.MaxTextBytes, FilterDepth: filter.MaxDepth, FilterInValues: filter.MaxInList,
 			PageRows: router.MaxPageSize, CursorBytes: 16 << 10, StreamBuckets: router.MaxMergedBuckets, ErrorEntries: errs.MaxFieldErrors,
 			UnacknowledgedBatches: 64, TimeoutDefaultMs: defaultTimeout.Milliseconds(), TimeoutMaxMs: maxTimeout.Milliseconds(),
 			IdempotencyKeyTTLMs: 24 * 3600 * 1000,
