@@ -73,9 +73,9 @@ start_server() {
   port_free 8080 || { http=127.0.0.1:0; say "Port 8080 is taken; the demo uses a free one."; }
   port_free 8815 || { flight=127.0.0.1:0; say "Port 8815 is taken; the demo uses a free one."; }
   mkdir -p "$DATA"
-  local command="$BIN serve --data-dir $DATA --http-addr $http --flight-addr $flight"
-  printf '\n%s$ %s &%s\n' "$BOLD" "$command" "$PLAIN"
-  nohup $command >"$DATA/server.log" 2>&1 </dev/null &
+  SERVE="$BIN serve --data-dir $DATA --http-addr $http --flight-addr $flight"
+  printf '\n%s$ %s &%s\n' "$BOLD" "$SERVE" "$PLAIN"
+  nohup $SERVE >"$DATA/server.log" 2>&1 </dev/null &
   SERVER_PID=$!
   local start
   start=$(now)
