@@ -236,7 +236,7 @@ func (r *Router) offsetOf(lg *bucket.Log, v *bucket.View, key string, pos Positi
 	case AtTime:
 		now := r.o.Clock.Now()
 		if pos.Time.After(now.Add(maxFuture)) {
-			return 0, errs.New(errs.TimestampInFuture, "%s is more than %s ahead of the server's clock, which says %s", pos, maxFuture, now.UTC().Format("2006-01-02T15:04:05.000Z"))
+			return 0, errs.New(errs.TimestampInFuture, "%s is more than %s ahead of the server's clock, which says %s", pos, millrace.FormatDuration(maxFuture), now.UTC().Format("2006-01-02T15:04:05.000Z"))
 		}
 		if pos.Time.After(now) || lg == nil {
 			return v.End, nil
