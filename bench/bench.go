@@ -21,6 +21,8 @@ type bench struct {
 	wide    *table // loaded by the first workload that reads it
 	results []*result
 	notes   []string // what was left out, and why
+
+	versions map[string]string // as the run began
 }
 
 // sizes are how much work the workloads do.
@@ -35,12 +37,12 @@ type sizes struct {
 }
 
 var (
-	fullSizes  = sizes{AppendMiB: 192, WideMiB: 256, Repeat: 4, Keys: 500_000, LookupBatches: 10_000, UpsertBatches: 5_000, TailSeconds: 10}
+	fullSizes  = sizes{AppendMiB: 96, WideMiB: 256, Repeat: 3, Keys: 200_000, LookupBatches: 3_000, UpsertBatches: 1_000, TailSeconds: 10}
 	shortSizes = sizes{AppendMiB: 16, WideMiB: 16, Repeat: 2, Keys: 20_000, LookupBatches: 500, UpsertBatches: 300, TailSeconds: 2}
 )
 
 func newBench(ctx context.Context, o *options, out io.Writer) (*bench, error) {
-	b := &bench{o: o, size: fullSizes, out: out, began: time.Now()}
+	b := &bench{o: o, size: fullSizes, out: out, began: time.Now(), versions: versions(ctx)}
 	if o.Short {
 		b.size = shortSizes
 	}

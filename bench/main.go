@@ -116,13 +116,18 @@ func measureAll(ctx context.Context, args []string, stdout, stderr io.Writer) (e
 		return err
 	}
 	defer func() { err = errors.Join(err, b.close()) }()
+	var failed error
 	for _, w := range workloads {
 		if len(only) > 0 && !slices.Contains(only, w.id) {
 			continue
 		}
 		if err := w.run(b, ctx); err != nil {
-			return fmt.Errorf("%s: %w", w.id, err)
+			b.note("%s ended early: %v", w.id, err)
+			failed = errors.Join(failed, fmt.Errorf("%s: %w", w.id, err))
+		}
+		if ctx.Err() != nil {
+			break // what was found so far is reported
 		}
 	}
-	return b.report(ctx, stdout)
+	return errors.Join(failed, b.report(context.WithoutCancel(ctx), stdout))
 }

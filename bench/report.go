@@ -38,7 +38,7 @@ type machine struct {
 // report writes the results as JSON and as a table, and the table for the person.
 func (b *bench) report(ctx context.Context, stdout io.Writer) error {
 	r := &report{
-		Began: b.began, Seconds: time.Since(b.began).Seconds(), Machine: b.describeMachine(ctx), Versions: versions(ctx),
+		Began: b.began, Seconds: time.Since(b.began).Seconds(), Machine: b.describeMachine(ctx), Versions: b.versions,
 		Options: b.o, Sizes: b.size, Notes: b.notes, Results: b.results,
 	}
 	text := r.markdown()
