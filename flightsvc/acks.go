@@ -8,16 +8,11 @@ import (
 	"github.com/millrace/millrace/router"
 )
 
-// putResultSender is the sending half of a DoPut.
-type putResultSender interface {
-	Send(r *flight.PutResult) error
-}
-
 // acks holds what of a stream is durable and tells its client: at the end, or as
 // it grows. Only the newest state is kept, so a client that does not read costs
 // nothing and holds up only the goroutine in send.
 type acks struct {
-	out     putResultSender
+	out     messageSender
 	streams bool
 	changed chan struct{} // capacity 1
 	last    chan struct{} // closed by finish
@@ -31,7 +26,7 @@ type acks struct {
 	news    bool // not sent yet
 }
 
-func newAcks(out putResultSender, streams bool) *acks {
+func newAcks(out messageSender, streams bool) *acks {
 	return &acks{
 		out: out, streams: streams, changed: make(chan struct{}, 1), last: make(chan struct{}), sent: make(chan struct{}),
 		offsets: map[string]router.Range{},
@@ -92,7 +87,7 @@ func (a *acks) sendNews() error {
 	if b == nil {
 		return nil
 	}
-	return a.out.Send(&flight.PutResult{AppMetadata: b})
+	return a.out.SendMsg(&flight.PutResult{AppMetadata: b})
 }
 
 // send sends acknowledgements until finish is called. It runs in a goroutine of
@@ -112,22 +107,20 @@ func (a *acks) send() {
 	}
 }
 
-// finish sends what was not sent yet; the one final result when there were no
-// acknowledgements and all went well.
-func (a *acks) finish(well bool) error {
-	if a.streams {
-		close(a.last)
-		<-a.sent
-		return a.sendErr
-	}
-	if !well {
-		return nil
-	}
+// finish sends what was not sent yet, after nothing more is added; done is closed when
+// the client has taken it.
+func (a *acks) finish() (done <-chan struct{}) {
+	close(a.last)
+	return a.sent
+}
+
+// final sends the one result of a stream without acknowledgements.
+func (a *acks) final() error {
 	a.mu.Lock()
 	b := appendJSON(nil, struct {
 		Rows    int64                   `json:"rows"`
 		Offsets map[string]router.Range `json:"offsets"`
 	}{a.rows, a.offsets})
 	a.mu.Unlock()
-	return a.out.Send(&flight.PutResult{AppMetadata: b})
+	return a.out.SendMsg(&flight.PutResult{AppMetadata: b})
 }

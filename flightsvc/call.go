@@ -32,6 +32,7 @@ type call struct {
 
 	// Of streaming calls.
 	cancel context.CancelCauseFunc
+	stream grpc.ServerStream // for sends that may take as long as the client likes
 	// waiting is since when the call waits for its client to take a message, or to send
 	// the first one, in nanoseconds since start; 0 when it does not.
 	waiting atomic.Int64
@@ -129,6 +130,7 @@ func (s *Service) interceptStream(srv any, ss grpc.ServerStream, info *grpc.Stre
 	}
 	c, ctx := s.begin(ss.Context(), info.FullMethod)
 	ctx, c.cancel = context.WithCancelCause(ctx)
+	c.stream = ss
 	defer c.cancel(nil)
 	if err := ss.SetHeader(metadata.Pairs(requestIDKey, c.requestID)); err != nil {
 		return err

@@ -24,11 +24,7 @@ func (s *Service) ListFlights(c *flight.Criteria, stream flight.FlightService_Li
 	}
 	slices.SortFunc(found, func(a, b *millrace.Table) int { return strings.Compare(a.Path.String(), b.Path.String()) })
 	for _, t := range found {
-		info, err := s.listed(t)
-		if err != nil {
-			return err
-		}
-		if err := stream.Send(info); err != nil {
+		if err := stream.Send(s.listed(t)); err != nil {
 			return err
 		}
 	}
@@ -36,23 +32,23 @@ func (s *Service) ListFlights(c *flight.Criteria, stream flight.FlightService_Li
 }
 
 // listed describes a table without planning a read of it.
-func (s *Service) listed(t *millrace.Table) (*flight.FlightInfo, error) {
-	buckets, err := s.o.Router.Buckets(t)
-	if err != nil {
-		return nil, err
-	}
+func (s *Service) listed(t *millrace.Table) *flight.FlightInfo {
 	info := &flight.FlightInfo{
 		Schema:           schemaBytes(row.TableArrowSchema(t, t.Schema.Columns)),
 		FlightDescriptor: &flight.FlightDescriptor{Type: flight.DescriptorPATH, Path: []string{t.Path.Database, t.Path.Table}},
 		TotalBytes:       -1,
 		AppMetadata:      appendJSON(nil, map[string]any{"table_id": t.ID, "schema_id": t.Schema.ID}),
 	}
-	for _, b := range buckets {
-		info.TotalRecords += b.Rows
+	if buckets, err := s.o.Router.Buckets(t); err != nil {
+		info.TotalRecords = -1 // a shard is damaged; reading the table says so
+	} else {
+		for _, b := range buckets {
+			info.TotalRecords += b.Rows
+		}
 	}
 	ticket := appendJSON(nil, map[string]any{"op": opScan, "table": t.Path.String(), "table_id": t.ID})
 	info.Endpoint = []*flight.FlightEndpoint{{Ticket: &flight.Ticket{Ticket: ticket}, Location: s.locations()}}
-	return info, nil
+	return info
 }
 
 // PollFlightInfo is not offered: plans are made at once.

@@ -69,7 +69,9 @@ func (s *Service) DoPut(stream flight.FlightService_DoPutServer) error {
 	if err := p.open(); err != nil {
 		return err
 	}
-	p.acks = newAcks(stream, p.streams)
+	// Acknowledgements may wait for their reader: as long as rows come, the stream
+	// makes progress.
+	p.acks = newAcks(p.c.stream, p.streams)
 	if err := p.acks.ready(); err != nil {
 		return err
 	}
@@ -85,10 +87,39 @@ func (s *Service) DoPut(stream flight.FlightService_DoPutServer) error {
 	if p.collided != nil {
 		err = p.collided // of a batch before the one that run stopped at
 	}
-	if ackErr := p.acks.finish(err == nil); ackErr != nil {
-		return ackErr
+	return p.told(p.end(err))
+}
+
+// end tells the client what it was not told yet.
+func (p *put) end(err error) error {
+	p.c.startWaiting()
+	defer p.c.stopWaiting()
+	if !p.streams {
+		if err != nil {
+			return err
+		}
+		return p.acks.final()
 	}
-	return p.told(err)
+	sent := p.acks.finish()
+	for {
+		select {
+		case <-sent:
+			if err == nil {
+				err = p.acks.sendErr
+			}
+			return err
+		case m, ok := <-p.messages:
+			// A client that reads nothing before it has sent everything comes to that
+			// only when somebody takes it.
+			if !ok {
+				p.messages = nil
+				continue
+			}
+			p.giveBack(m.bytes)
+		case <-p.ctx.Done():
+			return p.ctx.Err()
+		}
+	}
 }
 
 // told is the error of a stream with what was taken before it.

@@ -208,6 +208,29 @@ func TestPutAcksThatNobodyReads(t *testing.T) {
 	require.EqualValues(t, 20_000, all[len(all)-1].AckRows)
 }
 
+// A writer that never reads may take longer than any time-out, and learns at its
+// end of a batch that failed in the middle.
+func TestPutThatFailsUnread(t *testing.T) {
+	f := newFixture(t, stallAfter(500*time.Millisecond))
+	c := f.dial()
+	f.table("t", true, 64)
+	p := f.put(c, putCmd(obj{"acks": "stream"}), knSchema)
+	for i := range 1000 {
+		require.NoError(t, p.w.Write(rows(i%100*10, i%100*10+10, "a")))
+	}
+	time.Sleep(time.Second)
+	for i := range 100 {
+		require.NoError(t, p.w.Write(rows(i*10, i*10+10, "b")))
+	}
+	require.NoError(t, p.w.Write(wide(1, 1<<20)))
+	for range 200 {
+		require.NoError(t, p.w.Write(wide(1, 10<<10)))
+	}
+	all, err := p.finish()
+	refused(t, err, codes.InvalidArgument, errs.TooLarge)
+	require.EqualValues(t, 11_000, all[len(all)-1].AckRows, "and what was taken before")
+}
+
 // Numbered batches are written once, however often they are sent; numbers must be
 // there and rise.
 func TestPutExactlyOnce(t *testing.T) {
