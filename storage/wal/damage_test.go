@@ -469,23 +469,18 @@ func TestRefusals(t *testing.T) {
 	require.Equal(t, errs.InvalidRequest, errs.CodeOf(err))
 	require.ErrorContains(t, err, "belongs to cluster 01020304")
 
-	for _, c := range []struct {
-		name      string
-		sum, upTo int // where the checksum lies and what it covers
-		change    func(b []byte)
-	}{
-		{"file version", 12, 0, func(b []byte) { b[16] = 2 }},
-		{"file feature level", 12, 0, func(b []byte) { b[20] = 99 }},
+	for name, change := range map[string]func(b []byte){
+		"file version":       func(b []byte) { b[16] = 2 },
+		"file feature level": func(b []byte) { b[20] = 99 },
 	} {
 		b := slices.Clone(w.image[w.last])
 		half := w.start[w.last] / 2
-		c.change(b)
-		sum := crc(append(slices.Clone(b[:c.sum]), b[c.sum+4:half]...))
-		binary.LittleEndian.PutUint32(b[c.sum:], sum)
+		change(b)
+		binary.LittleEndian.PutUint32(b[12:], crc(append(slices.Clone(b[:12]), b[16:half]...)))
 		copy(b[half:], b[:half])
 		err := readLog(t, w.image.with(w.last, b)).openErr
-		require.Equal(t, errs.NotImplemented, errs.CodeOf(err), c.name)
-		require.ErrorContains(t, err, "newer release", c.name)
+		require.Equal(t, errs.NotImplemented, errs.CodeOf(err), name)
+		require.ErrorContains(t, err, "newer release", name)
 	}
 	first := w.recs[0]
 	for name, change := range map[string]func(h []byte){
@@ -558,12 +553,12 @@ func TestTornCopiesAreBounded(t *testing.T) {
 }
 
 // When frames and record headers are wiped together, ordinals and the names in the
-// next frame tell who lost something, so that shards that wrote nothing since are not
-// taken for damaged; when they do not tell, those are.
+// next frame tell who lost something and where, so that shards that wrote nothing since
+// are not taken for damaged; when they do not tell, those are.
 func TestBystanders(t *testing.T) {
 	fs := vfs.NewMem()
 	f := mustOpen(t, fs, dir, options(4))
-	for _, s := range []int{2, 3, 0, 1, 0, 1, 3, 0, 1} {
+	for _, s := range []int{2, 3, 0, 1, 0, 1, 3, 0, 1, 3, 0, 3, 0} {
 		_, err := mustShard(t, f, millrace.ShardID(s)).Append(context.Background(), []wal.Entry{{Kind: wal.Data, Data: waltest.Pattern(1, 200)}})
 		require.NoError(t, err)
 	}
@@ -573,13 +568,15 @@ func TestBystanders(t *testing.T) {
 	recs, _ := records(t, name, im[name])
 	for _, c := range []struct {
 		wipe    []int
-		damaged []int
+		damaged map[int]int // the shards that are, and the record where
 	}{
-		{[]int{2, 3}, []int{0, 1}},    // their chains account for both
-		{[]int{0}, []int{2}},          // its only record: the next frame names it
-		{[]int{6}, []int{3}},          // its last record
-		{[]int{5, 6}, []int{1, 2, 3}}, // 1 misses one; the other may be of any but 0, which goes on unharmed
-		{[]int{2, 3, 4}, []int{0, 1}},
+		{[]int{2, 3}, map[int]int{0: 2, 1: 2}}, // their chains account for both
+		{[]int{0}, map[int]int{2: 0}},          // its only record: the next frame names it
+		{[]int{8}, map[int]int{1: 8}},          // its last record
+		{[]int{2, 3, 4}, map[int]int{0: 2, 1: 2}},
+		{[]int{7, 8}, map[int]int{0: 7, 1: 7, 2: 7}},              // 0 misses one; the other may be of any but 3, which goes on unharmed
+		{[]int{2, 3, 9}, map[int]int{0: 2, 1: 2, 3: 9}},           // two places, both accounted for
+		{[]int{2, 3, 9, 10}, map[int]int{0: 2, 1: 2, 2: 2, 3: 9}}, // 0, damaged already, accounts for nothing in the second place
 	} {
 		b := slices.Clone(im[name])
 		for _, i := range c.wipe {
@@ -587,14 +584,57 @@ func TestBystanders(t *testing.T) {
 		}
 		fs := im.with(name, b).mem(t, dir)
 		f := mustOpen(t, fs, dir, options(4))
-		var damaged []int
 		for s := range 4 {
-			if _, err := waltest.ReadAll(mustShard(t, f, millrace.ShardID(s)), 0); err != nil {
-				require.ErrorContains(t, err, fmt.Sprintf("%s at byte %d:", name, recs[c.wipe[0]].off))
-				damaged = append(damaged, s)
+			log := mustShard(t, f, millrace.ShardID(s))
+			_, rerr := waltest.ReadAll(log, 0)
+			_, aerr := log.Append(context.Background(), []wal.Entry{{Kind: wal.Data}})
+			for _, err := range []error{rerr, aerr} {
+				if at, ok := c.damaged[s]; ok {
+					require.ErrorContains(t, err, fmt.Sprintf("%s at byte %d:", name, recs[at].off), "wiped %v, shard %d", c.wipe, s)
+				} else {
+					require.NoError(t, err, "wiped %v, shard %d", c.wipe, s)
+				}
 			}
 		}
-		require.Equal(t, c.damaged, damaged, "wiped %v", c.wipe)
 		require.NoError(t, f.Close())
 	}
+}
+
+// A start removes what an interrupted one left: files in the making, and files that
+// the newest does not list. What is not the log's stays.
+func TestLeftovers(t *testing.T) {
+	w := writeLog(t, 20, 300, 5_000, false)
+	im := w.image.with("00000000000000000099.wal.tmp", []byte("half"))
+	im["00000000000000000000.wal"], im["notes.wal"], im["1.wal.tmp"] = []byte("?"), []byte("?"), []byte("?")
+	first := w.image.files()[0]
+	later := im.with(w.last, slices.Clone(im[w.last]))
+	fs := later.mem(t, dir)
+	f := mustOpen(t, fs, dir, options(3))
+	for id := range 3 {
+		log := mustShard(t, f, millrace.ShardID(id))
+		require.NoError(t, log.Purge(context.Background(), log.Tail().LSN))
+	}
+	require.NoError(t, f.Close())
+	left := snapshot(t, fs, dir)
+	require.NotContains(t, left, first)
+	require.NotContains(t, left, "00000000000000000099.wal.tmp")
+	for _, n := range []string{"00000000000000000000.wal", "notes.wal", "1.wal.tmp"} {
+		require.Contains(t, left, n)
+	}
+	// The removal did not reach the disk: the file is there again.
+	again := left.with(first, w.image[first])
+	f = mustOpen(t, again.mem(t, dir), dir, options(3))
+	require.NoError(t, f.Close())
+	f = mustOpen(t, fs, dir, options(3)) // once more, so that the newest header does not list it
+	require.NoError(t, f.Close())
+	fs = snapshot(t, fs, dir).with(first, w.image[first]).mem(t, dir)
+	f = mustOpen(t, fs, dir, options(3))
+	require.NotContains(t, snapshot(t, fs, dir), first)
+	for id := range 3 {
+		log := mustShard(t, f, millrace.ShardID(id))
+		got, err := waltest.ReadAll(log, log.Tail().LSN)
+		require.NoError(t, err)
+		require.Empty(t, got)
+	}
+	require.NoError(t, f.Close())
 }

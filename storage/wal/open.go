@@ -1,135 +1,16 @@
 package wal
 
 import (
-	"crypto/rand"
 	"encoding/binary"
-	"fmt"
 	"io"
-	"log/slog"
 	"slices"
-	"strconv"
-	"strings"
-	"sync"
-	"time"
 
 	"github.com/cockroachdb/errors/oserror"
 	"github.com/cockroachdb/pebble/v2/vfs"
-	"github.com/prometheus/client_golang/prometheus"
 
 	millrace "github.com/millrace/millrace"
 	"github.com/millrace/millrace/errs"
 )
-
-// Clock tells the time.
-type Clock interface{ Now() time.Time }
-
-// Options are the settings and components of a Files.
-type Options struct {
-	// Settings.
-	ClusterID ClusterID
-	// Shards is the number of shards; it may grow from one start to the next. A
-	// directory that has more keeps them.
-	Shards int
-	// RotateBytes is the size at which the next file is begun; default 64 MiB.
-	RotateBytes int64
-
-	// Components; each may be nil.
-	Clock      Clock // for the duration of fsyncs; without one they are not measured
-	Logger     *slog.Logger
-	Registerer prometheus.Registerer
-	Random     io.Reader // where log ids come from; default crypto/rand
-}
-
-const (
-	defaultRotateBytes = 64 << 20
-	maxRotateBytes     = 1 << 30 // offsets in frames are 32 bits
-)
-
-func (o *Options) ensureDefaults() error {
-	if o.RotateBytes == 0 {
-		o.RotateBytes = defaultRotateBytes
-	}
-	if o.Logger == nil {
-		o.Logger = slog.New(slog.DiscardHandler)
-	}
-	if o.Random == nil {
-		o.Random = rand.Reader
-	}
-	if o.Shards < 1 || o.Shards > noShard {
-		return errs.New(errs.InvalidRequest, "a log needs 1 to %d shards, not %d", noShard, o.Shards)
-	}
-	if o.RotateBytes < 0 || o.RotateBytes > maxRotateBytes {
-		return errs.New(errs.InvalidRequest, "log files rotate at up to %d bytes, not %d", maxRotateBytes, o.RotateBytes)
-	}
-	return nil
-}
-
-// Files is the log of all shards of one process, in one directory.
-type Files struct {
-	fs   vfs.FS
-	dir  string
-	opts Options
-	met  *metrics
-	logs []*shardLog
-
-	// The committer's own.
-	cur    appendFile
-	bufs   [][]byte
-	gather []byte
-
-	closing sync.Once
-	closed  error
-
-	mu struct {
-		sync.Mutex
-		heads  []head // what is durable
-		spans  []span // the files that live, in order; the last is appended to
-		purged []millrace.LSN
-		pins   int      // replays under way: files stay
-		doomed []uint64 // files to remove when there are none
-		queue  []*request
-		dead   error // why nothing is acknowledged any more
-		closed bool
-	}
-	wake chan struct{} // for the committer; capacity 1
-	done chan struct{} // closed when the committer has ended
-}
-
-// span is a file of the log.
-type span struct {
-	number uint64
-	start  []head // where each shard stood when it was begun
-	data   int64  // offset of its first frame
-	end    int64  // of what belongs to the log
-}
-
-// head is where a shard stood when the file was begun: at 0 when it came later.
-func (s *span) head(shard millrace.ShardID) head {
-	if int(shard) < len(s.start) {
-		return s.start[shard]
-	}
-	return head{}
-}
-
-const (
-	fileSuffix = ".wal"
-	tmpSuffix  = ".wal.tmp"
-	tornSuffix = ".wal.torn"
-)
-
-func (f *Files) path(number uint64, suffix string) string {
-	return f.fs.PathJoin(f.dir, fmt.Sprintf("%020d%s", number, suffix))
-}
-
-// parseName is the number of a file name with the suffix.
-func parseName(name, suffix string) (uint64, bool) {
-	digits, ok := strings.CutSuffix(name, suffix)
-	if !ok || len(digits) != 20 {
-		return 0, false
-	}
-	n, err := strconv.ParseUint(digits, 10, 64)
-	return n, err == nil && n > 0
-}
 
 // OpenFiles opens the log in dir, or begins one. It reads the newest file and the
 // headers of the others, begins the next file, and carries over what of the newest
@@ -158,24 +39,6 @@ func OpenFiles(fs vfs.FS, dir string, opts Options) (*Files, error) {
 	}
 	go f.commitLoop()
 	return f, nil
-}
-
-// Shards is the number of shards: that of the options, or more when the directory has more.
-func (f *Files) Shards() int { return len(f.logs) }
-
-// Shard returns the log of a shard.
-func (f *Files) Shard(id millrace.ShardID) (Log, error) {
-	if int(id) >= len(f.logs) {
-		return nil, errs.New(errs.InvalidRequest, "there is no shard %d: the log has %d", id, len(f.logs))
-	}
-	return f.logs[id], nil
-}
-
-// Err says why nothing is acknowledged any more; nil while all is well.
-func (f *Files) Err() error {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	return f.mu.dead
 }
 
 // makeDir makes a directory and syncs the entries of what it made, from the top, one
@@ -271,78 +134,6 @@ func (f *Files) continueFrom(numbers []uint64) error {
 		f.mu.spans = append(f.mu.spans, span{n, old.heads, old.dataStart(), end})
 	}
 	return f.takeOver(h)
-}
-
-// takeOver scans the newest file and begins the next with what must be carried over.
-func (f *Files) takeOver(h *fileHeader) error {
-	heads, err := f.grow(h.heads)
-	if err != nil {
-		return err
-	}
-	name := f.path(h.number, fileSuffix)
-	file, err := f.fs.Open(name, vfs.SequentialReadsOption)
-	if err != nil {
-		return f.fileError("opening", name, err)
-	}
-	defer func() { _ = file.Close() }() // only read
-	st, err := file.Stat()
-	if err != nil {
-		return f.fileError("reading", name, err)
-	}
-	t := newTailScan(h, heads)
-	sc := newScanner(file, name, h.number, f.opts.ClusterID, h.dataStart(), st.Size())
-	if err := t.run(sc, h.born); err != nil {
-		return err
-	}
-	for s, hd := range t.heads {
-		if hd.damage.file != 0 {
-			f.met.damaged.Inc()
-			f.opts.Logger.Error("shard of the log is damaged", slog.Int("shard", s), slog.String("file", f.path(hd.damage.file, fileSuffix)), slog.Int64("offset", hd.damage.off))
-		}
-	}
-	if len(t.open) > 0 {
-		f.keepTorn(file, h.number, t.open[0].off, st.Size())
-	}
-	carried, err := f.carry(sc, t)
-	if err != nil {
-		return err
-	}
-	f.mu.heads = t.heads
-	here := func(hd head) bool { return hd.damage.file == h.number }
-	if t.proven > h.dataStart() || slices.ContainsFunc(t.heads, here) {
-		f.mu.spans = append(f.mu.spans, span{h.number, h.heads, h.dataStart(), t.proven})
-		return f.firstFile(h.number+1, t.base, carried)
-	}
-	// It holds nothing of use: a start without an append leaves no file behind.
-	if err := f.firstFile(h.number+1, t.base, carried); err != nil {
-		return err
-	}
-	f.remove(name)
-	return nil
-}
-
-// remove removes a file that nothing refers to. A failure costs room only; the
-// next start tries again.
-func (f *Files) remove(name string) {
-	if err := f.fs.Remove(name); err != nil && !oserror.IsNotExist(err) {
-		f.opts.Logger.Warn("log file could not be removed", slog.String("file", name), slog.Any("err", err))
-	}
-}
-
-// carry copies records behind the proven part, with room for their frames.
-func (f *Files) carry(sc *scanner, t *tailScan) ([]byte, error) {
-	var out []byte
-	for _, it := range t.carry {
-		rec, ok, err := sc.record(it)
-		if err != nil {
-			return nil, err
-		}
-		if !ok {
-			return nil, errs.New(errs.CorruptData, "%s changed at byte %d while it was read", sc.name, it.off)
-		}
-		out = append(append(out, make([]byte, frameSize)...), rec...)
-	}
-	return out, nil
 }
 
 // grow returns heads with those of new shards.
