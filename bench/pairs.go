@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"syscall"
@@ -150,9 +151,7 @@ func (b *bench) measure(ctx context.Context, s *side, disk bool) (*sample, error
 		syscall.Sync()
 	}
 	pids := map[string]int{"harness": selfPID}
-	for name, pid := range s.processes {
-		pids[name] = pid
-	}
+	maps.Copy(pids, s.processes)
 	got := &sample{CPU: map[string]float64{}}
 	var err error
 	if got.Pressure, err = cpuPressure(); err != nil {

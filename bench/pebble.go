@@ -3,7 +3,7 @@ package main
 import (
 	"context"
 	"errors"
-	"log/slog"
+	"fmt"
 	"os"
 	"sync/atomic"
 
@@ -41,7 +41,7 @@ func (quiet) Errorf(string, ...any) {}
 
 // Fatalf implements pebble.Logger.
 func (quiet) Fatalf(format string, args ...any) {
-	slog.Error("pebble gave up", slog.String("format", format), slog.Any("args", args))
+	fmt.Fprintf(os.Stderr, "pebble gave up: "+format+"\n", args...)
 	os.Exit(1)
 }
 

@@ -115,9 +115,13 @@ type reader struct {
 	clients map[string]flight.Client
 }
 
+func hasPyarrow(ctx context.Context, python string) bool {
+	return exec.CommandContext(ctx, python, "-c", "import pyarrow.flight").Run() == nil
+}
+
 func (b *bench) newReader(ctx context.Context) (*reader, error) {
 	r := &reader{clients: map[string]flight.Client{}}
-	if exec.CommandContext(ctx, b.o.Python, "-c", "import pyarrow.flight").Run() != nil {
+	if !hasPyarrow(ctx, b.o.Python) {
 		b.note("R4: %s has no pyarrow (make interop installs it): arrow-go reads, without decoding", b.o.Python)
 		return r, nil
 	}

@@ -3,6 +3,7 @@ package main
 import (
 	"bufio"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"math/rand/v2"
@@ -43,9 +44,12 @@ func (b *bench) compareWithRedis(ctx context.Context, ours side, metrics []metri
 // startRedis gives nil where there is no Redis.
 func (b *bench) startRedis(ctx context.Context) (*redisServer, error) {
 	path, err := exec.LookPath("redis-server")
-	if err != nil {
+	if errors.Is(err, exec.ErrNotFound) {
 		b.note("R7: redis-server is not installed (apt-get install redis-server): not compared with it")
 		return nil, nil
+	}
+	if err != nil {
+		return nil, err
 	}
 	l, err := (&net.ListenConfig{}).Listen(ctx, "tcp", "127.0.0.1:0")
 	if err != nil {

@@ -129,7 +129,7 @@ func (b *bench) describeMachine(ctx context.Context) machine {
 	}
 	var si syscall.Sysinfo_t
 	if syscall.Sysinfo(&si) == nil {
-		m.MemMiB = uint64(si.Totalram) * uint64(si.Unit) >> 20
+		m.MemMiB = si.Totalram * uint64(si.Unit) >> 20
 	}
 	// The second line is the file system's, its first field the device.
 	if _, line, ok := strings.Cut(output(ctx, "df", "--output=source,fstype", b.o.Dir), "\n"); ok {

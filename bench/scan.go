@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 
 	"github.com/apache/arrow-go/v18/arrow"
 	"github.com/apache/arrow-go/v18/arrow/flight"
@@ -16,9 +17,7 @@ type request map[string]any
 
 func scanOf(t *table, r request) []byte {
 	cmd := request{"op": "scan", "table": t.full()}
-	for k, v := range r {
-		cmd[k] = v
-	}
+	maps.Copy(cmd, r)
 	b, err := json.Marshal(cmd)
 	if err != nil {
 		panic(err) // texts and numbers

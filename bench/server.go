@@ -12,10 +12,9 @@ import (
 	"strings"
 	"time"
 
+	"github.com/apache/arrow-go/v18/arrow/flight"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials/insecure"
-
-	"github.com/apache/arrow-go/v18/arrow/flight"
 )
 
 // server is the Millrace process under test.
@@ -64,7 +63,7 @@ func (s *server) start(ctx context.Context) error {
 			continue // not yet, or half of it
 		}
 		s.base, s.flight = "http://"+a.HTTP, a.Flight
-		if _, err := s.call(ctx, http.MethodGet, "/readyz", nil); err == nil {
+		if err := s.call(ctx, http.MethodGet, "/readyz", nil); err == nil {
 			return nil
 		}
 	}
@@ -111,35 +110,35 @@ func closeAll(clients []flight.Client) {
 	}
 }
 
-// call calls the HTTP API and returns the body.
-func (s *server) call(ctx context.Context, method, path string, body any) ([]byte, error) {
+// call calls the HTTP API; an answer that is no success is an error.
+func (s *server) call(ctx context.Context, method, path string, body any) error {
 	var in io.Reader
 	if body != nil {
 		b, err := json.Marshal(body)
 		if err != nil {
-			return nil, err
+			return err
 		}
 		in = bytes.NewReader(b)
 	}
 	req, err := http.NewRequestWithContext(ctx, method, s.base+path, in)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	req.Header.Set("Content-Type", "application/json")
 	resp, err := http.DefaultClient.Do(req)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	defer resp.Body.Close()
 	b, err := io.ReadAll(resp.Body)
 	if err == nil && resp.StatusCode >= http.StatusMultipleChoices {
 		err = fmt.Errorf("%s %s: %s: %s", method, path, resp.Status, b)
 	}
-	return b, err
+	return err
 }
 
 func (s *server) createDatabase(ctx context.Context) error {
-	_, err := s.call(ctx, http.MethodPost, "/v1/databases", map[string]string{"name": database})
+	err := s.call(ctx, http.MethodPost, "/v1/databases", map[string]string{"name": database})
 	return err
 }
 
@@ -163,7 +162,7 @@ func (s *server) create(ctx context.Context, t *table) error {
 	if t.key != "" {
 		spec["primary_key"] = []string{t.key}
 	}
-	_, err := s.call(ctx, http.MethodPost, "/v1/databases/"+database+"/tables", spec)
+	err := s.call(ctx, http.MethodPost, "/v1/databases/"+database+"/tables", spec)
 	return err
 }
 
