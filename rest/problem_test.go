@@ -103,14 +103,14 @@ func TestPanicIsInternal(t *testing.T) {
 
 func TestAccepts(t *testing.T) {
 	for accept, want := range map[string]string{
-		"":    typeJSON,
-		"*/*": typeJSON,
-		"application/x-ndjson":                                  typeNDJSON,
+		"":                     typeJSON,
+		"*/*":                  typeJSON,
+		"application/x-ndjson": typeNDJSON,
 		"application/json;q=0.1, application/x-ndjson;q=0.9":    typeNDJSON,
 		"application/*;q=0.5, application/json;q=0, text/plain": typeNDJSON,
-		"text/event-stream":                                     typeSSE,
-		"text/html, */*;q=0.1":                                  typeJSON,
-		"application/vnd.apache.arrow.stream":                   typeArrow,
+		"text/event-stream":                   typeSSE,
+		"text/html, */*;q=0.1":                typeJSON,
+		"application/vnd.apache.arrow.stream": typeArrow,
 	} {
 		r := httptest.NewRequest(http.MethodGet, "/", nil)
 		r.Header.Set("Accept", accept)

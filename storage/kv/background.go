@@ -7,10 +7,20 @@ import (
 	"runtime"
 	"sync"
 	"syscall"
+	"time"
 
 	"github.com/cockroachdb/pebble/v2"
 
 	"github.com/millrace/millrace/errs"
+)
+
+const (
+	// retryDelay is how long a job of Pebble waits before it tries again what failed:
+	// Pebble itself tries at once, for as long as the disk is full.
+	retryDelay = 100 * time.Millisecond
+	// After so many failures in a row, each further one costs a pause.
+	failsBeforePause = 3
+	failPause        = 20 * time.Millisecond
 )
 
 // background follows what Pebble does by itself, and ends it when it cannot go on.
@@ -26,6 +36,7 @@ type background struct {
 		damage  error         // the first damage met
 		cause   error         // of death
 		fails   uint64
+		row     uint64 // of them, since one did not fail
 	}
 	dead chan struct{}
 }
@@ -55,11 +66,20 @@ func (b *background) events() *pebble.EventListener {
 	return &pebble.EventListener{
 		BackgroundError: func(err error) {
 			b.logger.Error("pebble job failed", slog.String("dir", b.dir), slog.Any("err", err))
-			b.note(func() { b.mu.failing, b.mu.fails = err, b.mu.fails+1 })
+			var row uint64
+			b.note(func() {
+				b.mu.failing, b.mu.fails, b.mu.row = err, b.mu.fails+1, b.mu.row+1
+				row = b.mu.row
+			})
+			if row > failsBeforePause {
+				// A compaction that cannot read is tried again at once, for ever. Pebble
+				// holds a lock here, so it is not for long.
+				b.pause(failPause)
+			}
 		},
 		FlushEnd: func(info pebble.FlushInfo) {
 			if info.Err == nil {
-				b.note(func() { b.mu.failing = nil })
+				b.note(func() { b.mu.failing, b.mu.row = nil, 0 })
 			}
 		},
 		// The read or the compaction that met it fails; rows elsewhere are served.
@@ -76,6 +96,16 @@ func (b *background) events() *pebble.EventListener {
 	}
 }
 
+// pause waits, until Pebble is dead at the latest.
+func (b *background) pause(d time.Duration) {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+	case <-b.dead:
+	}
+}
+
 func (b *background) note(change func()) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -85,10 +115,10 @@ func (b *background) note(change func()) {
 }
 
 // state is how things stand, and a channel that is closed when that changes.
-func (b *background) state() (failing error, fails uint64, changed <-chan struct{}) {
+func (b *background) state() (fails uint64, changed <-chan struct{}, failing error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	return b.mu.failing, b.mu.fails, b.mu.changed
+	return b.mu.fails, b.mu.changed, b.mu.failing
 }
 
 func (b *background) err() error {

@@ -1,14 +1,6 @@
 package kv
 
-import (
-	"time"
-
-	"github.com/cockroachdb/pebble/v2/vfs"
-)
-
-// retryDelay is how long a job of Pebble waits before it tries again what failed:
-// Pebble itself tries at once, for as long as the disk is full.
-const retryDelay = 100 * time.Millisecond
+import "github.com/cockroachdb/pebble/v2/vfs"
 
 // fence is the file system as Pebble sees it. Once Pebble is dead, nothing is
 // written: what a goroutine left behind did to the manifest must not be followed by
@@ -24,13 +16,8 @@ func (f fence) Unwrap() vfs.FS { return f.FS }
 // Create makes a file. Flushes and compactions begin with it, without holding a
 // lock, so this is where they wait when the one before failed.
 func (f fence) Create(name string, c vfs.DiskWriteCategory) (vfs.File, error) {
-	if failing, _, _ := f.bg.state(); failing != nil {
-		t := time.NewTimer(retryDelay)
-		defer t.Stop()
-		select {
-		case <-t.C:
-		case <-f.bg.dead:
-		}
+	if _, _, failing := f.bg.state(); failing != nil {
+		f.bg.pause(retryDelay)
 	}
 	if err := f.bg.death(); err != nil {
 		return nil, err
@@ -41,6 +28,15 @@ func (f fence) Create(name string, c vfs.DiskWriteCategory) (vfs.File, error) {
 // OpenReadWrite opens a file that may be written to.
 func (f fence) OpenReadWrite(name string, c vfs.DiskWriteCategory, opts ...vfs.OpenOption) (vfs.File, error) {
 	return f.wrap(f.FS.OpenReadWrite(name, c, opts...))
+}
+
+// OpenDir opens a directory to sync it.
+func (f fence) OpenDir(name string) (vfs.File, error) {
+	dir, err := f.FS.OpenDir(name)
+	if err != nil {
+		return nil, err
+	}
+	return fencedDir{dir, f.bg, name}, nil
 }
 
 // ReuseForWrite makes a file of another.
@@ -105,4 +101,22 @@ func (f fencedFile) SyncData() error {
 		return err
 	}
 	return f.File.SyncData()
+}
+
+// fencedDir is a directory that Pebble syncs. Where Pebble moves a marker it panics
+// when that fails, and it is right that nothing can be known then.
+type fencedDir struct {
+	vfs.File
+	bg   *background
+	name string
+}
+
+func (f fencedDir) Sync() error {
+	if err := f.bg.death(); err != nil {
+		return err
+	}
+	if err := f.File.Sync(); err != nil {
+		f.bg.Fatalf("sync of directory %s failed: %v", f.name, err)
+	}
+	return nil
 }

@@ -66,7 +66,7 @@ func (s *Store) begin(ctx context.Context) error {
 // await waits until done is closed. A job of Pebble that fails meanwhile ends the
 // waiting.
 func (s *Store) await(ctx context.Context, done <-chan struct{}) error {
-	_, fails, changed := s.bg.state()
+	fails, changed, _ := s.bg.state()
 	for {
 		select {
 		case <-done:
@@ -77,7 +77,7 @@ func (s *Store) await(ctx context.Context, done <-chan struct{}) error {
 			return ctx.Err()
 		case <-changed:
 		}
-		failing, n, next := s.bg.state()
+		n, next, failing := s.bg.state()
 		changed = next
 		if n > fails && failing != nil {
 			return diskError("kv.Flush", failing)
@@ -108,7 +108,7 @@ func (s *Store) Room() (bool, error) {
 	if s.mem.bytes(s) <= s.stallBytes/2 {
 		return true, nil
 	}
-	failing, _, _ := s.bg.state()
+	_, _, failing := s.bg.state()
 	return false, diskError("kv", failing)
 }
 

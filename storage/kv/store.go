@@ -14,6 +14,7 @@ import (
 
 	millrace "github.com/millrace/millrace"
 	"github.com/millrace/millrace/errs"
+	"github.com/millrace/millrace/internal/markerfs"
 )
 
 // Options says how to open a store.
@@ -61,7 +62,7 @@ func Open(o Options) (*Store, error) {
 	stall := max(stallMemTables, (minStallBytes+o.MemTableBytes-1)/o.MemTableBytes)
 	s.stallBytes = stall * o.MemTableBytes
 	po := &pebble.Options{
-		FS:                          fence{FS: o.FS, bg: s.bg},
+		FS:                          fence{FS: markerfs.Wrap(o.FS), bg: s.bg},
 		Cache:                       o.Cache,
 		DisableWAL:                  true,
 		MemTableSize:                o.MemTableBytes,

@@ -106,7 +106,7 @@ func (s *Shard) flushTails() error {
 	slices.SortFunc(all, func(a, b sized) int { return cmp.Compare(b.bytes, a.bytes) })
 	over := s.tailBytes.Load() > s.o.TailBytes
 	for _, f := range all {
-		if f.bytes <= s.o.BucketTailBytes && !(over && s.tailBytes.Load() > s.o.TailBytes/2) {
+		if f.bytes <= s.o.BucketTailBytes && (!over || s.tailBytes.Load() <= s.o.TailBytes/2) {
 			break
 		}
 		if err := s.flushBucket(f.b); err != nil {

@@ -305,12 +305,14 @@ func (s *Shard) Close(ctx context.Context) error {
 // that serves nothing lets it be: what the catalog does not know is dropped at the
 // next start (storage.Worker.DropUnknown).
 func (s *Shard) DropTable(ctx context.Context, id millrace.TableID) error {
-	if s.Err() != nil {
+	if s.failed() {
 		return nil
 	}
 	_, err := s.submit(ctx, &pending{drop: id})
 	return err
 }
+
+func (s *Shard) failed() bool { return s.Err() != nil }
 
 // Tables lists the tables that have buckets here.
 func (s *Shard) Tables() []millrace.TableID {

@@ -2,6 +2,7 @@ package storagetest
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
@@ -91,9 +92,7 @@ func NewBucket() *Bucket {
 // Clone is a copy that goes its own way.
 func (b *Bucket) Clone() *Bucket {
 	c := &Bucket{Log: slices.Clip(b.Log), State: make(map[string]Row, len(b.State)), writers: map[string]*writer{}}
-	for k, v := range b.State {
-		c.State[k] = v
-	}
+	maps.Copy(c.State, b.State)
 	for k, w := range b.writers {
 		c.writers[k] = &writer{epoch: w.epoch, taken: slices.Clone(w.taken)}
 	}

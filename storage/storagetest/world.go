@@ -66,7 +66,7 @@ type Modelled struct {
 // Dir is the data directory.
 const Dir = "data"
 
-// NewWorld makes a world with random settings; Open opens it.
+// NewWorld makes a world with random settings; MustOpen opens it.
 func NewWorld(tb testing.TB, seed uint64) *World {
 	w := &World{
 		TB: tb, Rng: rand.New(rand.NewPCG(seed, 1)), FS: vfs.NewCrashableMem(), Clock: NewClock(), Log: slog.DiscardHandler,
@@ -87,23 +87,22 @@ func NewWorld(tb testing.TB, seed uint64) *World {
 	return w
 }
 
-// Open opens the worker.
-func (w *World) Open() {
-	w.TB.Helper()
+// TryOpen opens a worker on the file system.
+func (w *World) TryOpen() (*storage.Worker, error) {
 	o := w.Opts
 	o.FS, o.Clock, o.Logger, o.Registerer = vfs.FS(w.FS), w.Clock, slog.New(w.Log), prometheus.NewRegistry()
 	if w.Wrap != nil {
 		o.FS = w.Wrap(w.FS)
 	}
-	var err error
-	w.Worker, err = storage.Open(context.Background(), o)
-	require.NoError(w.TB, err)
+	return storage.Open(context.Background(), o)
 }
 
 // MustOpen opens a worker all of whose shards are sound.
 func (w *World) MustOpen() {
 	w.TB.Helper()
-	w.Open()
+	var err error
+	w.Worker, err = w.TryOpen()
+	require.NoError(w.TB, err)
 	require.NoError(w.TB, w.Worker.Err())
 }
 

@@ -47,7 +47,7 @@ func (im image) mem(t testing.TB, dir string) *vfs.MemFS {
 	for n, b := range im {
 		f, err := fs.Create(fs.PathJoin(dir, n), vfs.WriteCategoryUnspecified)
 		require.NoError(t, err)
-		_, err = f.Write(b)
+		_, err = f.Write(slices.Clone(b)) // Write may change what it is given
 		require.NoError(t, err)
 		require.NoError(t, f.Close())
 	}
