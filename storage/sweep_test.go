@@ -4,7 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"os"
+	"slices"
+	"sync"
 	"sync/atomic"
 	"syscall"
 	"testing"
@@ -24,10 +27,19 @@ import (
 type script struct {
 	*storagetest.World
 	t *testing.T
+
+	mu  sync.Mutex // held while what follows changes, and while a moment is taken
+	now moment
+}
+
+// moment is what was acknowledged at some time, and what was not yet.
+type moment struct {
+	image  *vfs.MemFS // what a crash at that time leaves
+	tables []*storagetest.Modelled
 	// sent are the writes whose fate is not known, by shard, in order.
 	sent [][]sentWrite
-	// dropping are tables whose drop was asked for and not acknowledged.
-	dropping map[millrace.TableID]bool
+	// gone are the tables that were dropped: false while that is not acknowledged.
+	gone map[millrace.TableID]bool
 }
 
 type sentWrite struct {
@@ -35,32 +47,61 @@ type sentWrite struct {
 	w *storagetest.Write
 }
 
+// moment takes the present.
+func (s *script) moment(percentUnsynced int) moment {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	m := moment{image: s.Image(percentUnsynced), gone: maps.Clone(s.now.gone), sent: make([][]sentWrite, len(s.now.sent))}
+	clones := map[*storagetest.Modelled]*storagetest.Modelled{}
+	for _, t := range s.now.tables {
+		c := &storagetest.Modelled{Table: t.Table}
+		for _, b := range t.Buckets {
+			c.Buckets = append(c.Buckets, b.Clone())
+		}
+		clones[t] = c
+		m.tables = append(m.tables, c)
+	}
+	for sh, sent := range s.now.sent {
+		for _, w := range sent {
+			m.sent[sh] = append(m.sent[sh], sentWrite{clones[w.m], w.w})
+		}
+	}
+	return m
+}
+
 func newScript(t *testing.T, seed uint64) *script {
 	w := storagetest.NewWorld(t, seed)
 	o := &w.Opts
 	o.Shards, o.CheckpointBytes, o.SealBytes, o.TailBytes, o.BucketTailBytes = 1, 0, 3<<10, 16<<10, 1<<10
 	o.QueueBytes, o.WALFileBytes, o.MemTableBytes = 0, 24<<10, 256<<10
-	return &script{World: w, t: t, sent: make([][]sentWrite, o.Shards), dropping: map[millrace.TableID]bool{}}
+	return &script{World: w, t: t, now: moment{sent: make([][]sentWrite, o.Shards), gone: map[millrace.TableID]bool{}}}
 }
 
-// do makes a write and says whether it was acknowledged.
+// do makes a write.
 func (s *script) do(m *storagetest.Modelled, w *storagetest.Write) {
 	sh := m.Shards[w.Bucket]
+	s.mu.Lock()
+	s.now.sent[sh] = append(s.now.sent[sh], sentWrite{m, w})
+	s.mu.Unlock()
 	res, err := s.Shard(m.Table, w.Bucket).Write(context.Background(), m.Op(w, 4<<10))
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	last := len(s.now.sent[sh]) - 1
 	switch errs.CodeOf(err) {
+	case errs.UnknownOutcome:
+		return
 	case "":
-		require.Empty(s.t, s.sent[sh], "a write is acknowledged after one whose fate is not known")
+		require.Zero(s.t, last, "a write is acknowledged after one whose fate is not known")
 		want := m.Buckets[w.Bucket].Write(m.Table, w)
 		require.EqualValues(s.t, want.Start, res.Start)
 		require.EqualValues(s.t, want.End, res.End)
-	case errs.UnknownOutcome:
-		s.sent[sh] = append(s.sent[sh], sentWrite{m, w})
 	case errs.StorageFull, errs.Unavailable, errs.Draining, errs.CorruptData:
 		// It is not there.
 	default:
 		// What Pebble or the file system could not read.
 		require.Equal(s.t, errs.Internal, errs.CodeOf(err), "%v", err)
 	}
+	s.now.sent[sh] = s.now.sent[sh][:last]
 }
 
 // run plays the script. Errors are expected.
@@ -70,9 +111,16 @@ func (s *script) run() {
 		return
 	}
 	gen := storagetest.Generator{Rng: s.Rng, Keys: 40}
-	keyed := s.Add(storagetest.NewTable(1, 2, 1, 2, storagetest.KeyedColumns...))
-	log := s.Add(storagetest.NewTable(2, 2, 1, 0, storagetest.LogColumns...))
-	goes := s.Add(storagetest.NewTable(3, 2, 1, 2, storagetest.KeyedColumns...))
+	add := func(t *storagetest.Table) *storagetest.Modelled {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		m := s.Add(t)
+		s.now.tables = append(s.now.tables, m)
+		return m
+	}
+	keyed := add(storagetest.NewTable(1, 2, 1, 2, storagetest.KeyedColumns...))
+	log := add(storagetest.NewTable(2, 2, 1, 0, storagetest.LogColumns...))
+	goes := add(storagetest.NewTable(3, 2, 1, 2, storagetest.KeyedColumns...))
 	some := func(n int) {
 		for range n {
 			for _, m := range s.Tables {
@@ -108,63 +156,55 @@ func (s *script) checkpoints() {
 }
 
 func (s *script) drop(m *storagetest.Modelled) {
-	s.dropping[m.ID] = true
-	err := error(nil)
+	s.mu.Lock()
+	s.now.gone[m.ID] = false
+	s.Tables = slices.DeleteFunc(s.Tables, func(o *storagetest.Modelled) bool { return o == m })
+	s.mu.Unlock()
+	var err error
 	for _, sh := range s.Worker.Shards() {
 		err = errors.Join(err, sh.Err(), sh.DropTable(context.Background(), m.ID))
 	}
-	for i, o := range s.Tables {
-		if o == m {
-			s.Tables = append(s.Tables[:i:i], s.Tables[i+1:]...)
-		}
-	}
-	if err == nil {
-		s.dropping[m.ID] = false
-	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.now.gone[m.ID] = err == nil
 }
 
-// verify opens what a crash left and compares it: what was acknowledged is there,
-// then as many of the unknown writes as happened to be, and nothing else.
-func (s *script) verify(image *vfs.MemFS, what string) {
-	old, wrap, tables := s.FS, s.Wrap, s.Tables
-	defer func() { s.FS, s.Wrap, s.Tables = old, wrap, tables }()
-	s.FS, s.Wrap, s.Tables = image, nil, nil
-	for _, m := range tables {
-		c := &storagetest.Modelled{Table: m.Table}
-		for _, b := range m.Buckets {
-			c.Buckets = append(c.Buckets, b.Clone())
-		}
-		s.Tables = append(s.Tables, c)
-	}
-	w, err := s.TryOpen()
+// verify opens what a crash at a moment left and compares it: what was acknowledged is
+// there, then as many of the unknown writes as happened to be, and nothing else.
+func (s *script) verify(at moment, what string) {
+	v := &script{World: &storagetest.World{
+		TB: s.t, Rng: s.Rng, FS: at.image, Opts: s.Opts, Clock: s.Clock, Log: s.Log,
+	}, t: s.t}
+	v.Opts.Hook = nil
+	w, err := v.TryOpen()
 	require.NoError(s.t, err, what)
+	v.Worker = w
 	require.NoError(s.t, w.Err(), what)
-	s.Worker = w
-	for sh, sent := range s.sent {
-		for i := 0; i < len(sent) && !s.matches(millrace.ShardID(sh)); i++ {
-			for _, m := range s.Tables {
-				if m.ID == sent[i].m.ID {
-					m.Buckets[sent[i].w.Bucket].Write(m.Table, sent[i].w)
-				}
-			}
-		}
-		for _, id := range w.Shards()[sh].Tables() {
-			dropped, asked := s.dropping[id]
-			require.True(s.t, !asked || dropped, "%s: a table that was dropped is there", what)
+	for _, m := range at.tables {
+		dropped, asked := at.gone[m.ID]
+		there := slices.Contains(w.Shards()[0].Tables(), m.ID)
+		require.False(s.t, dropped && there, "%s: a table that was dropped is there", what)
+		if !asked || there {
+			v.Tables = append(v.Tables, m)
 		}
 	}
-	s.Check()
+	for sh, sent := range at.sent {
+		for i := 0; i < len(sent) && !v.matches(millrace.ShardID(sh)); i++ {
+			sent[i].m.Buckets[sent[i].w.Bucket].Write(sent[i].m.Table, sent[i].w)
+		}
+	}
+	v.Check()
 	// And it works.
-	for _, m := range s.Tables {
+	for _, m := range v.Tables {
 		wr := &storagetest.Write{Bucket: 1}
 		g := storagetest.Generator{Rng: s.Rng, Keys: 40}
 		for range 3 {
 			wr.Rows = append(wr.Rows, g.Row(m.Table))
 		}
-		write(s.t, s.World, m, wr)
+		write(s.t, v.World, m, wr)
 	}
-	s.Check()
-	s.Close()
+	v.Check()
+	v.Close()
 }
 
 func (s *script) matches(id millrace.ShardID) bool {
@@ -185,40 +225,34 @@ func (s *script) matches(id millrace.ShardID) bool {
 
 // Shows that a worker opens and holds what it acknowledged, whichever of its file
 // operations fails, for once or from then on, with an I/O error or for want of room,
-// and whatever part of what was not synced a power loss then takes (F4, F8).
+// or is the moment of a power loss, and whatever part of what was not synced the power
+// loss then takes (F4, F8). MILLRACE_SWEEP=full leaves out nothing.
 func TestFileOperationSweep(t *testing.T) {
-	stride := 2
+	stride, percents := int64(2), 1
 	if os.Getenv("MILLRACE_SWEEP") == "full" {
-		stride = 1
+		stride, percents = 1, 3
 	}
-	var total int64
-	count := func(n *atomic.Int64) errorfs.Injector {
-		return errorfs.InjectorFunc(func(errorfs.Op) error { n.Add(1); return nil })
-	}
-	{
-		s := newScript(t, 1)
-		var n atomic.Int64
-		s.Wrap = func(fs vfs.FS) vfs.FS { return errorfs.Wrap(fs, count(&n)) }
-		s.run()
-		require.NoError(t, s.Worker.Err())
-		s.Check()
-		total = n.Load()
-		s.Close()
-		t.Logf("%d file operations", total)
-	}
-	for k := int64(s0(t)) % int64(stride); k < total; k += int64(stride) {
-		full, forever := k/int64(stride)%2 == 0, k/int64(stride)%3 == 0
+	total := countOperations(t)
+	for k := int64(s0(t)) % stride; k < total; k += stride {
+		full, forever := k/stride%2 == 0, k/stride%3 == 0
+		percent := func(i int64) int { return []int{0, 50, 100}[(k+i)%3] }
 		t.Run(fmt.Sprintf("%d/full=%v/forever=%v", k, full, forever), func(t *testing.T) {
 			s := newScript(t, 1)
 			var n atomic.Int64
-			var failed atomic.Pointer[errorfs.Op]
+			var failed errorfs.Op
+			var crashes []moment
 			s.Wrap = func(fs vfs.FS) vfs.FS {
 				return errorfs.Wrap(fs, errorfs.InjectorFunc(func(op errorfs.Op) error {
 					at := n.Add(1) - 1
+					if at == k {
+						failed = op
+						for i := range int64(percents) {
+							crashes = append(crashes, s.moment(percent(i)))
+						}
+					}
 					if at < k || at > k && !forever {
 						return nil
 					}
-					failed.CompareAndSwap(nil, &op)
 					if full && op.Kind.ReadOrWrite() == errorfs.OpIsWrite {
 						return syscall.ENOSPC
 					}
@@ -226,32 +260,46 @@ func TestFileOperationSweep(t *testing.T) {
 				}))
 			}
 			s.run()
-			what := "nothing failed"
-			if op := failed.Load(); op != nil {
-				what = fmt.Sprintf("failed: %d %s", op.Kind, op.Path)
+			for _, m := range crashes {
+				s.verify(m, fmt.Sprintf("power lost at %d %s", failed.Kind, failed.Path))
 			}
-			percents := []int{0, 50, 100}
-			if stride > 1 {
-				percents = percents[k%3:][:1]
+			for i := range int64(percents) {
+				s.verify(s.moment(percent(i)), fmt.Sprintf("failed: %d %s, %d %% kept", failed.Kind, failed.Path, percent(i)))
 			}
-			broken := s.Worker
-			for _, percent := range percents {
-				s.verify(s.Image(percent), fmt.Sprintf("%s, %d %% kept", what, percent))
-			}
-			// It also comes to an end, whatever it says.
-			if broken != nil {
-				ended := make(chan struct{})
-				go func() {
-					defer close(ended)
-					_ = broken.Close(context.Background())
-				}()
-				select {
-				case <-ended:
-				case <-time.After(20 * time.Second):
-					t.Fatal("a broken worker does not close: ", what)
-				}
-			}
+			s.ends(fmt.Sprintf("failed: %d %s", failed.Kind, failed.Path))
 		})
+	}
+}
+
+// countOperations is how many file operations the script makes.
+func countOperations(t *testing.T) int64 {
+	s := newScript(t, 1)
+	var n atomic.Int64
+	s.Wrap = func(fs vfs.FS) vfs.FS {
+		return errorfs.Wrap(fs, errorfs.InjectorFunc(func(errorfs.Op) error { n.Add(1); return nil }))
+	}
+	s.run()
+	require.NoError(t, s.Worker.Err())
+	s.Check()
+	s.Close()
+	t.Logf("%d file operations", n.Load())
+	return n.Load()
+}
+
+// ends shows that a broken worker can be closed, whatever it says.
+func (s *script) ends(what string) {
+	if s.Worker == nil {
+		return
+	}
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		_ = s.Worker.Close(context.Background()) // it may say what it likes
+	}()
+	select {
+	case <-ended:
+	case <-time.After(20 * time.Second):
+		s.t.Fatal("a broken worker does not close: ", what)
 	}
 }
 
