@@ -139,6 +139,7 @@ func (s *script) run() {
 	}
 	some(2)
 	large(log)
+	large(goes)
 	s.checkpoints()
 	some(2)
 	large(keyed)
