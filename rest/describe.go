@@ -142,6 +142,7 @@ func (h *Handler) GetInfo(w http.ResponseWriter, _ *http.Request) {
 func (h *Handler) GetCluster(w http.ResponseWriter, _ *http.Request) {
 	id := h.o.Catalog.ClusterID()
 	out := openapi.Cluster{ClusterID: hex.EncodeToString(id[:]), Mode: openapi.ClusterModeSingle}
+	state := openapi.WorkerStateReady
 	for _, s := range h.o.Router.Shards() {
 		sh := openapi.Shard{
 			Shard: int(s.ID), Owner: h.o.Owner, State: openapi.ShardStateOpen, Epoch: int64(s.Epoch),
@@ -149,9 +150,10 @@ func (h *Handler) GetCluster(w http.ResponseWriter, _ *http.Request) {
 		}
 		if s.Err != nil {
 			sh.State, sh.Detail = openapi.ShardStateDamaged, s.Err.Error()
+			state = openapi.WorkerStateFailed
 		}
 		out.Shards = append(out.Shards, sh)
 	}
-	out.Workers = []openapi.Worker{{ID: h.o.Owner, Version: h.o.Version, State: openapi.WorkerStateReady, Shards: len(out.Shards)}}
+	out.Workers = []openapi.Worker{{ID: h.o.Owner, Version: h.o.Version, State: state, Shards: len(out.Shards)}}
 	h.answer(w, http.StatusOK, out)
 }

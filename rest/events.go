@@ -50,8 +50,8 @@ func (h *Handler) streamEvents(w http.ResponseWriter, r *http.Request, rd *route
 		}
 	}
 	rd.Stats().BytesShipped = s.sent
-	if errors.Is(err, io.EOF) {
-		return // until or limit was reached
+	if errors.Is(err, io.EOF) || s.gone || r.Context().Err() != nil {
+		return // until or limit was reached, or the client went away
 	}
 	body, _ := h.problemBody(w, r, err)
 	_ = s.write([]byte("event: problem\ndata: "), body, []byte("\n")) // the client may be gone

@@ -2,6 +2,7 @@ package rest
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"net/http"
@@ -9,6 +10,7 @@ import (
 	"time"
 
 	"github.com/go-chi/chi/v5"
+	"github.com/go-chi/chi/v5/middleware"
 
 	millrace "github.com/millrace/millrace"
 	"github.com/millrace/millrace/catalog"
@@ -77,11 +79,22 @@ func New(o Options) *Handler {
 		h.problem(w, r, errs.New(errs.RouteNotFound, "there is no operation %s %s; /openapi.json lists them", r.Method, clip(r.URL.Path)))
 	})
 	h.mux.MethodNotAllowed(func(w http.ResponseWriter, r *http.Request) {
+		for _, m := range []string{http.MethodGet, http.MethodHead, http.MethodPost, http.MethodPut, http.MethodPatch, http.MethodDelete} {
+			if m == http.MethodHead && h.mux.Match(chi.NewRouteContext(), http.MethodGet, r.URL.Path) || h.mux.Match(chi.NewRouteContext(), m, r.URL.Path) {
+				w.Header().Add("Allow", m)
+			}
+		}
 		h.problem(w, r, errs.New(errs.MethodNotAllowed, "%s does not take %s", clip(r.URL.Path), r.Method))
 	})
-	h.mux.Use(h.deadline)
+	h.mux.Use(middleware.GetHead, h.deadline)
 	badParam := func(w http.ResponseWriter, r *http.Request, err error) {
-		h.problem(w, r, errs.New(errs.InvalidValue, "%v", err))
+		name := ""
+		if e, ok := errors.AsType[*adminapi.InvalidParamFormatError](err); ok {
+			name = e.ParamName
+		} else if e, ok := errors.AsType[*dataapi.InvalidParamFormatError](err); ok {
+			name = e.ParamName
+		}
+		h.problem(w, r, errs.New(errs.InvalidValue, "parameter %q has a value that cannot be read", name))
 	}
 	adminapi.HandlerWithOptions(h, adminapi.ChiServerOptions{BaseRouter: h.mux, ErrorHandlerFunc: badParam})
 	dataapi.HandlerWithOptions(h, dataapi.ChiServerOptions{BaseRouter: h.mux, ErrorHandlerFunc: badParam})

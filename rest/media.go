@@ -7,6 +7,7 @@ import (
 	"io"
 	"mime"
 	"net/http"
+	"os"
 	"slices"
 	"strconv"
 	"strings"
@@ -114,7 +115,8 @@ type decompressed struct {
 func (d *decompressed) Read(p []byte) (int, error) {
 	n, err := d.r.Read(p)
 	if err != nil && !errors.Is(err, io.EOF) {
-		if _, ok := errors.AsType[*http.MaxBytesError](err); !ok {
+		_, known := errors.AsType[*errs.Error](err)
+		if _, large := errors.AsType[*http.MaxBytesError](err); !known && !large {
 			err = errs.New(errs.InvalidRequest, "the compressed body does not read: %v", err)
 		}
 	}
@@ -151,5 +153,8 @@ func bodyError(err error) error {
 	if _, ok := errors.AsType[*http.MaxBytesError](err); ok {
 		return err
 	}
-	return errs.New(errs.InvalidRequest, "the body ended before it was whole: %v", err)
+	if errors.Is(err, os.ErrDeadlineExceeded) {
+		return errs.New(errs.InvalidRequest, "the body ended before it was whole: nothing came for too long")
+	}
+	return errs.New(errs.InvalidRequest, "the body ended before it was whole: the connection broke off")
 }

@@ -259,7 +259,12 @@ func (h *Handler) deleteRow(w http.ResponseWriter, r *http.Request, a *address, 
 	}
 	if err == nil {
 		if c := r.URL.Query().Get("columns"); c != "" {
-			wr.columns = append(slices.Clone(a.names), strings.Split(c, ",")...)
+			wr.columns = slices.Clone(a.names)
+			for name := range strings.SplitSeq(c, ",") {
+				if !slices.Contains(a.names, strings.TrimSpace(name)) {
+					wr.columns = append(wr.columns, name)
+				}
+			}
 		}
 	}
 	var d *jsonrow.Decoder

@@ -26,6 +26,7 @@ type stream struct {
 	w    http.ResponseWriter
 	rc   *http.ResponseController
 	sent int64
+	gone bool // the client takes nothing any more
 }
 
 func newStream(w http.ResponseWriter, media string) *stream {
@@ -42,13 +43,18 @@ func (s *stream) write(parts ...[]byte) error {
 		n, err := s.w.Write(p)
 		s.sent += int64(n)
 		if err != nil {
+			s.gone = true
 			return err
 		}
 	}
 	return nil
 }
 
-func (s *stream) flush() error { return s.rc.Flush() }
+func (s *stream) flush() error {
+	err := s.rc.Flush()
+	s.gone = s.gone || err != nil
+	return err
+}
 
 // errDraining ends streams when the server stops.
 var errDraining = errs.New(errs.Draining, "the server is shutting down; go on from the last position elsewhere, or after its restart")
@@ -96,7 +102,7 @@ func (h *Handler) streamNDJSON(w http.ResponseWriter, r *http.Request, rd *route
 			err = s.flush()
 		}
 	}
-	if !errors.Is(err, io.EOF) {
+	if !errors.Is(err, io.EOF) && !s.gone && r.Context().Err() == nil {
 		body, _ := h.problemBody(w, r, err)
 		_ = s.write([]byte(`{"__error":`), body[:len(body)-1], []byte("}\n")) // the client may be gone
 	}

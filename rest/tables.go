@@ -225,13 +225,21 @@ func (h *Handler) tableHeaders(w http.ResponseWriter, t *millrace.Table) {
 	w.Header().Set("ETag", strconv.Quote(strconv.FormatInt(t.Version, 10)))
 }
 
-// table finds the table of a path.
+// table finds the table of a path, the one that ?table_id= means when it is given.
 func (h *Handler) table(r *http.Request, database, table string) (*millrace.Table, error) {
 	base, suffix := router.SplitVirtual(table)
 	if suffix != "" {
 		return nil, errs.New(errs.ReadOnlyTable, "%q is a view of table %s.%s and can only be scanned or followed", clip(table), clip(database), clip(base))
 	}
-	return h.o.Router.Table(r.Context(), database+"."+base, nil)
+	var id *millrace.TableID
+	if v := r.URL.Query().Get("table_id"); v != "" {
+		n, err := strconv.ParseUint(v, 10, 32)
+		if err != nil {
+			return nil, errs.New(errs.InvalidValue, "table_id %q is not a table id", clip(v))
+		}
+		id = new(millrace.TableID(n))
+	}
+	return h.o.Router.Table(r.Context(), database+"."+base, id)
 }
 
 // GetTable answers get_table.

@@ -2,9 +2,12 @@ package rest
 
 import (
 	"encoding/json"
+	"errors"
+	"io"
 	"net/http"
 	"strconv"
 	"strings"
+	"time"
 
 	millrace "github.com/millrace/millrace"
 	"github.com/millrace/millrace/errs"
@@ -127,12 +130,53 @@ func (wr *writing) body(w http.ResponseWriter) error {
 	switch t {
 	case typeNDJSON:
 		wr.tells = true
+		defer wr.endAtDrain(w)()
 		return wr.ndjson()
 	case typeArrow:
 		wr.tells = true
+		defer wr.endAtDrain(w)()
 		return wr.arrow()
 	}
 	return wr.json(w)
+}
+
+// endAtDrain makes a stream's body end when the server drains: the read under way
+// fails, and so do those after it.
+func (wr *writing) endAtDrain(w http.ResponseWriter) (stop func()) {
+	wr.r.Body = &untilDraining{ReadCloser: wr.r.Body, draining: wr.h.o.Draining}
+	done := make(chan struct{})
+	go func() {
+		select {
+		case <-wr.h.o.Draining:
+			// A reader without deadlines notices at its next read.
+			_ = http.NewResponseController(w).SetReadDeadline(time.Now()) //nolint:forbidigo // a deadline of the operating system's, not of ours
+		case <-done:
+		}
+	}()
+	return func() { close(done) }
+}
+
+// untilDraining is a body that ends with an error when the server drains.
+type untilDraining struct {
+	io.ReadCloser
+	draining <-chan struct{}
+}
+
+func (u *untilDraining) Read(p []byte) (int, error) {
+	select {
+	case <-u.draining:
+		return 0, errDraining
+	default:
+	}
+	n, err := u.ReadCloser.Read(p)
+	if err != nil && !errors.Is(err, io.EOF) {
+		select {
+		case <-u.draining:
+			err = errDraining
+		default:
+		}
+	}
+	return n, err
 }
 
 // finish answers the request.
@@ -329,8 +373,10 @@ func (wr *writing) write(rows row.Rows, first int64) error {
 		wr.take(res)
 	}
 	wr.tells = wr.tells || res != nil
-	if err != nil && res != nil && wr.goOn && !errs.Is(err, errs.UnknownOutcome) {
-		e := wr.h.classify(wr.r, err)
+	// Going on is for rows that a bucket refuses. What fails for another reason ends
+	// the request, and so does any refusal of a numbered batch: a writer never goes
+	// past a number that was not taken.
+	if e := wr.h.classify(wr.r, err); err != nil && res != nil && wr.goOn && wr.writer == nil && errs.KindOf(e.Code).HTTP == http.StatusUnprocessableEntity {
 		wr.answer.Errors = appendFields(wr.answer.Errors, []errs.FieldError{{Code: e.Code, Message: e.Error()}})
 		err = nil
 	}

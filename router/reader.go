@@ -118,7 +118,7 @@ func (rd *Reader) Next(ctx context.Context, wait time.Duration) (*Chunk, error) 
 		if more { // a filter takes nothing of what is read
 			select {
 			case <-timer:
-				return nil, nil
+				return nil, rd.alive(ctx)
 			default:
 				continue
 			}
@@ -126,11 +126,18 @@ func (rd *Reader) Next(ctx context.Context, wait time.Duration) (*Chunk, error) 
 		select {
 		case <-rd.wake:
 		case <-timer:
-			return nil, nil
+			return nil, rd.alive(ctx)
 		case <-ctx.Done():
 			return nil, ctx.Err()
 		}
 	}
+}
+
+// alive says whether the followed table is still there: buckets that were never
+// written to do not tell of its drop.
+func (rd *Reader) alive(ctx context.Context) error {
+	_, err := rd.r.o.Catalog.TableByID(ctx, rd.plan.Table.ID)
+	return err
 }
 
 // look gives the next chunk there is now. more says that it moved on without

@@ -64,7 +64,7 @@ func DecodeReadRequest(b []byte, extra map[string]*string) (*ReadRequest, error)
 		for name, into := range extra {
 			if raw, ok := fields[name]; ok {
 				if err := json.Unmarshal(raw, into); err != nil {
-					return nil, errs.New(errs.InvalidRequest, "field %q: %v", name, err)
+					return nil, errs.New(errs.InvalidValue, "field %q is a string", name)
 				}
 				delete(fields, name)
 			}
@@ -100,7 +100,7 @@ func DecodeStrict(b []byte, into any) error {
 		return errs.New(errs.UnknownField, "there is no field %s here", name)
 	}
 	if e, ok := errors.AsType[*json.UnmarshalTypeError](err); ok {
-		return errs.New(errs.InvalidRequest, "field %q cannot be a JSON %s", e.Field, e.Value)
+		return errs.New(errs.InvalidValue, "field %q cannot be a JSON %s", e.Field, clip(e.Value))
 	}
 	return errs.New(errs.InvalidRequest, "the JSON does not read: %v", err)
 }
