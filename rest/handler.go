@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"github.com/go-chi/chi/v5"
-	"github.com/go-chi/chi/v5/middleware"
 
 	millrace "github.com/millrace/millrace"
 	"github.com/millrace/millrace/catalog"
@@ -86,7 +85,7 @@ func New(o Options) *Handler {
 		}
 		h.problem(w, r, errs.New(errs.MethodNotAllowed, "%s does not take %s", clip(r.URL.Path), r.Method))
 	})
-	h.mux.Use(middleware.GetHead, h.deadline)
+	h.mux.Use(h.head, h.deadline)
 	badParam := func(w http.ResponseWriter, r *http.Request, err error) {
 		name := ""
 		if e, ok := errors.AsType[*adminapi.InvalidParamFormatError](err); ok {
@@ -125,6 +124,17 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		}
 	}()
 	h.mux.ServeHTTP(w, r)
+}
+
+// head answers HEAD as GET where there is no operation of its own; the body is
+// left out by net/http.
+func (h *Handler) head(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.Method == http.MethodHead && !h.mux.Match(chi.NewRouteContext(), http.MethodHead, r.URL.Path) {
+			chi.RouteContext(r.Context()).RouteMethod = http.MethodGet
+		}
+		next.ServeHTTP(w, r)
+	})
 }
 
 // deadline bounds unary calls; streams bound themselves.
