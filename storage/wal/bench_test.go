@@ -27,7 +27,7 @@ import (
 // ratio 1 is as fast as the bare loop.
 
 // round is what one side does in one turn.
-const round = 8 << 20
+const round = 32 << 20
 
 // BenchmarkAppend is durable appends from several shards at the same time. raw is
 // how many bytes the bare loop writes per fdatasync.
@@ -48,7 +48,7 @@ func BenchmarkAppend(b *testing.B) {
 			defer closeOurs()
 			raw, closeRaw := benchRaw(b, c.raw)
 			defer closeRaw()
-			n := min(round/c.raw, 512) * c.raw / c.size
+			n := min(round/c.raw, 2048) * c.raw / c.size
 			var ratios []float64
 			var took [2]time.Duration
 			turn := func(side int, run func()) time.Duration {
@@ -148,4 +148,39 @@ func benchRaw(b *testing.B, size int) (run func(n int), done func()) {
 		}
 	}
 	return run, func() { require.NoError(b, f.Close()) }
+}
+
+// BenchmarkReplay reads one of four shards that share files, from the page cache; the
+// bytes are those of the shard.
+func BenchmarkReplay(b *testing.B) {
+	for _, size := range []int{1 << 10, 256 << 10} {
+		b.Run(fmt.Sprintf("bytes=%d", size), func(b *testing.B) {
+			f := mustOpen(b, vfs.Default, b.TempDir(), wal.Options{ClusterID: cluster, Shards: 4})
+			defer func() { require.NoError(b, f.Close()) }()
+			payload := waltest.Pattern(1, size)
+			const each = 32 << 20
+			batch := make([]wal.Entry, max(1, 64<<10/size))
+			for i := range batch {
+				batch[i] = wal.Entry{Kind: wal.Data, Data: payload}
+			}
+			for range each / size / len(batch) {
+				for s := range 4 {
+					_, err := mustShard(b, f, millrace.ShardID(s)).Append(context.Background(), batch)
+					require.NoError(b, err)
+				}
+			}
+			log := mustShard(b, f, 2)
+			b.SetBytes(each)
+			b.ReportAllocs()
+			for b.Loop() {
+				var n int
+				err := log.Replay(context.Background(), 0, func(_ millrace.LSN, _ millrace.Epoch, e wal.Entry) error {
+					n += len(e.Data)
+					return nil
+				})
+				require.NoError(b, err)
+				require.Equal(b, each, n)
+			}
+		})
+	}
 }
