@@ -4,12 +4,16 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"maps"
 	"math/rand/v2"
+	"slices"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/apache/arrow-go/v18/arrow/memory"
+	"github.com/cockroachdb/errors/oserror"
 	"github.com/cockroachdb/pebble/v2/vfs"
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/stretchr/testify/require"
@@ -47,6 +51,7 @@ func (c *Clock) Add(d time.Duration) {
 // World is a worker on a file system that can crash, and the model of what it holds.
 type World struct {
 	TB     testing.TB
+	Seed   uint64
 	Rng    *rand.Rand
 	FS     *vfs.MemFS
 	Wrap   func(vfs.FS) vfs.FS // what the worker sees of FS; nil: FS itself
@@ -55,6 +60,8 @@ type World struct {
 	Log    slog.Handler
 	Worker *storage.Worker
 	Tables []*Modelled
+
+	images atomic.Uint64 // taken so far; each draws its own numbers
 }
 
 // Modelled is a table and the model of its buckets.
@@ -69,7 +76,7 @@ const Dir = "data"
 // NewWorld makes a world with random settings; MustOpen opens it.
 func NewWorld(tb testing.TB, seed uint64) *World {
 	w := &World{
-		TB: tb, Rng: rand.New(rand.NewPCG(seed, 1)), FS: vfs.NewCrashableMem(), Clock: NewClock(), Log: slog.DiscardHandler,
+		TB: tb, Seed: seed, Rng: rand.New(rand.NewPCG(seed, 1)), FS: vfs.NewCrashableMem(), Clock: NewClock(), Log: slog.DiscardHandler,
 		Opts: storage.Options{Dir: Dir, Cluster: [16]byte{7}, CacheBytes: 8 << 20},
 	}
 	w.Opts.Shards = 1 + w.Rng.IntN(3)
@@ -113,12 +120,56 @@ func (w *World) Close() {
 }
 
 // Image is the file system as a crash at this moment leaves it, with about that
-// part of what was not synced.
+// part of what was not synced: 100 is what a killed process leaves. It may be called
+// from any goroutine.
 func (w *World) Image(percentUnsynced int) *vfs.MemFS {
-	return w.FS.CrashClone(vfs.CrashCloneCfg{
-		UnsyncedDataPercent: percentUnsynced,
-		RNG:                 rand.New(rand.NewPCG(w.Rng.Uint64(), 2)),
-	})
+	rng := rand.New(rand.NewPCG(w.Seed, w.images.Add(1)))
+	before := names(w.TB, w.FS)
+	image := w.FS.CrashClone(vfs.CrashCloneCfg{UnsyncedDataPercent: percentUnsynced, RNG: rng})
+	after := names(w.TB, w.FS)
+	// The clone has what was removed and not synced, always. That is one way to lose
+	// power, and no way to be killed.
+	for _, name := range slices.Sorted(maps.Keys(names(w.TB, image))) {
+		if !before[name] && !after[name] && rng.IntN(100) < percentUnsynced {
+			require.NoError(w.TB, image.RemoveAll(name))
+		}
+	}
+	syncDirs(w.TB, image)
+	return image
+}
+
+// names are all files and directories.
+func names(tb testing.TB, fs *vfs.MemFS) map[string]bool {
+	out := map[string]bool{}
+	var walk func(dir string)
+	walk = func(dir string) {
+		list, err := fs.List(dir)
+		if oserror.IsNotExist(err) {
+			return // removed meanwhile
+		}
+		require.NoError(tb, err)
+		for _, n := range list {
+			p := fs.PathJoin(dir, n)
+			out[p] = true
+			if st, err := fs.Stat(p); err == nil && st.IsDir() {
+				walk(p)
+			}
+		}
+	}
+	walk("/")
+	return out
+}
+
+// syncDirs makes all directories durable.
+func syncDirs(tb testing.TB, fs *vfs.MemFS) {
+	for p := range names(tb, fs) {
+		if st, err := fs.Stat(p); err == nil && st.IsDir() {
+			d, err := fs.OpenDir(p)
+			require.NoError(tb, err)
+			require.NoError(tb, d.Sync())
+			require.NoError(tb, d.Close())
+		}
+	}
 }
 
 // Crash goes on with what a crash at this moment leaves.
