@@ -14,6 +14,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	millrace "github.com/millrace/millrace"
+	"github.com/millrace/millrace/errs"
 	"github.com/millrace/millrace/storage/bucket"
 	"github.com/millrace/millrace/storage/segment"
 	"github.com/millrace/millrace/storage/shard"
@@ -109,12 +110,15 @@ func (w *Worker) openShard(ctx context.Context, id millrace.ShardID, o Options, 
 // Shards are the worker's shards, by id.
 func (w *Worker) Shards() []*shard.Shard { return w.shards }
 
-// Err is why the worker cannot acknowledge writes, or a shard serves nothing; nil
-// when all is well.
+// Err is why the worker is not well: the log takes no more, a shard serves nothing,
+// or one cannot be checkpointed or met damage. A full disk is not among it: writes are
+// refused with errs.StorageFull, reads go on, and it ends when there is room again.
 func (w *Worker) Err() error {
 	err := w.files.Err()
 	for _, s := range w.shards {
-		err = errors.Join(err, s.Err())
+		if t := s.Trouble(); t != nil && (s.Err() != nil || !errs.Is(t, errs.StorageFull)) {
+			err = errors.Join(err, t)
+		}
 	}
 	return err
 }

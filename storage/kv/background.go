@@ -127,7 +127,10 @@ func (b *background) err() error {
 	if b.mu.cause != nil {
 		return b.mu.cause
 	}
-	return errors.Join(b.mu.damage, diskError("kv", b.mu.failing))
+	if b.mu.damage != nil {
+		return b.mu.damage
+	}
+	return diskError("kv", b.mu.failing)
 }
 
 func (b *background) death() error {

@@ -48,6 +48,7 @@ func (s *Shard) flushLoop(ctx context.Context) {
 				last, due = s.o.Clock.Now(), false
 			}
 		}
+		err = diskError(err)
 		s.setStuck(err)
 		if err != nil {
 			retry.Reset(stuckRetry)
@@ -69,9 +70,8 @@ func (s *Shard) setStuck(err error) {
 		return
 	}
 	if errors.Is(err, context.Canceled) {
-		return
+		return // the shard closes
 	}
-	err = diskError(err)
 	if s.stuck.Swap(&err) == nil {
 		s.o.Logger.Error("checkpoint failed, it is tried again", slog.Int("shard", int(s.o.ID)), slogErr(err))
 	}
@@ -82,7 +82,7 @@ func (s *Shard) setStuck(err error) {
 // wait for it.
 func diskError(err error) error {
 	switch {
-	case errs.Is(err, errs.StorageFull):
+	case err == nil, errs.Is(err, errs.StorageFull), errors.Is(err, context.Canceled):
 		return err
 	case errors.Is(err, syscall.ENOSPC), errors.Is(err, syscall.EDQUOT):
 		return errs.Wrap(errs.StorageFull, "shard.checkpoint", err)

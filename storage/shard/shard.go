@@ -250,11 +250,13 @@ func (s *Shard) Trouble() error {
 	if err := s.Err(); err != nil || s.kv == nil {
 		return err
 	}
-	err := s.kv.Err()
-	if p := s.stuck.Load(); p != nil {
-		err = errors.Join(*p, err)
+	if err := s.kv.Err(); err != nil {
+		return err
 	}
-	return err
+	if p := s.stuck.Load(); p != nil {
+		return *p
+	}
+	return nil
 }
 
 // Damaged is a shard that could not be opened: it answers everything with the
