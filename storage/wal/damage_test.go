@@ -243,6 +243,7 @@ func (w *written) flip(t *testing.T, name string, pos int, bit uint) {
 // and the other is used. The other shards give everything. All bits of all headers of
 // records are flipped, and random ones elsewhere; 10,000 at least.
 func TestBitFlips(t *testing.T) {
+	t.Parallel()
 	w := writeLog(t, 60, 400, 12_000, false)
 	require.Greater(t, len(w.image), 3)
 	rng := rand.New(rand.NewPCG(3, 3))
@@ -277,6 +278,7 @@ func TestBitFlips(t *testing.T) {
 // errs.CorruptData. Blocks of a sector or a page are zeroed, filled with noise, or
 // exchanged, also so that frames and record headers of several shards go at once.
 func TestBlockDamage(t *testing.T) {
+	t.Parallel()
 	w := writeLog(t, 120, 300, 30_000, false)
 	rng := rand.New(rand.NewPCG(5, 5))
 	names := w.image.files()
@@ -323,6 +325,7 @@ func TestBlockDamage(t *testing.T) {
 // it, counts the torn tail and keeps it aside, takes appends, and gives the same and
 // the new after another start.
 func TestTornTail(t *testing.T) {
+	t.Parallel()
 	w := writeLog(t, 20, 300, 0, false)
 	last := w.recs[len(w.recs)-1]
 	full := w.image[w.last]
@@ -530,6 +533,7 @@ func TestLogInsideLog(t *testing.T) {
 
 // Torn copies are bounded in size and number.
 func TestTornCopiesAreBounded(t *testing.T) {
+	t.Parallel()
 	w := writeLog(t, 5, 300, 0, false)
 	im, noise := w.image, waltest.Pattern(1, 1_100_000)
 	for range 18 {

@@ -209,6 +209,7 @@ func largeWorkload(fs vfs.FS, l *ledger) {
 // synced kept. The log opens, what was acknowledged is there once and in order,
 // nothing torn or refused is seen.
 func TestFailEachOperation(t *testing.T) {
+	t.Parallel()
 	all, some := []int{0, 50, 50, 100}, []int{0, 50}
 	for _, c := range []struct {
 		name     string
@@ -254,6 +255,7 @@ func TestFailEachOperation(t *testing.T) {
 // F4: the power is cut before each file operation of a workload, with none, half or
 // all of what was not synced kept.
 func TestCutPowerAtEachOperation(t *testing.T) {
+	t.Parallel()
 	type cut struct {
 		left *vfs.MemFS
 		then *ledger
@@ -290,6 +292,7 @@ func TestCutPowerAtEachOperation(t *testing.T) {
 // The same when groups hold appends of many shards: the power is cut at random
 // operations while eight shards append at the same time.
 func TestCutPowerUnderLoad(t *testing.T) {
+	t.Parallel()
 	const shards = 8
 	opts := options(shards)
 	opts.RotateBytes = 100_000
@@ -436,6 +439,7 @@ func (f *quotaFile) WriteAt(p []byte, off int64) (int, error) {
 // reached the file; when there is room again, appends go on without a restart. For
 // every number of bytes that were missing.
 func TestDiskFull(t *testing.T) {
+	t.Parallel()
 	// Three records: two may have been written whole.
 	big := []int{wal.MaxRecordBytes - 1000, wal.MaxRecordBytes - 1000, 100_000}
 	need := 0

@@ -55,6 +55,7 @@ func opener(t *testing.T, fs vfs.FS, dir string, opts wal.Options) waltest.Opene
 // The file log keeps the contract in memory and on disk, with files that rotate
 // never, often, and at each write.
 func TestContract(t *testing.T) {
+	t.Parallel()
 	for _, c := range []struct {
 		name   string
 		rotate int64

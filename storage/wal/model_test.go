@@ -118,6 +118,7 @@ func (m *machine) check(t *rapid.T, settle bool) {
 // epochs, purges, closing and opening with other settings, power cuts that keep part
 // of what was not synced, full disks and failed fsyncs.
 func TestModel(t *testing.T) {
+	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
 		m := &machine{mem: vfs.NewCrashableMem(), l: newLedger(modelShards), rotate: 5000, shards: modelShards}
 		m.open(t)
