@@ -4,6 +4,8 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/cockroachdb/errors/oserror"
+
 	millrace "github.com/millrace/millrace"
 	"github.com/millrace/millrace/errs"
 	"github.com/millrace/millrace/storage/segment"
@@ -74,6 +76,9 @@ func Restore(id millrace.BucketID, st State, o Options) (_ *Log, err error) {
 			f, err = segment.OpenSealed(o.FS, o.Dir, fid)
 		} else {
 			f, err = segment.OpenUnsealed(o.FS, o.Dir, fid, fs.Length)
+		}
+		if oserror.IsNotExist(err) {
+			return nil, errs.New(errs.CorruptData, "%s/%s is named by the manifest and is not there", o.Dir, segment.FileName(fs.Base))
 		}
 		if err != nil {
 			return nil, err
