@@ -7,7 +7,9 @@ import (
 	"log/slog"
 	"sync"
 	"sync/atomic"
+	"syscall"
 
+	"github.com/cockroachdb/errors/oserror"
 	"github.com/cockroachdb/pebble/v2"
 	"github.com/cockroachdb/pebble/v2/bloom"
 	"github.com/cockroachdb/pebble/v2/vfs"
@@ -82,9 +84,19 @@ func Open(o Options) (*Store, error) {
 	}
 	var err error
 	if s.db, err = s.bg.open(o.Dir, po); err != nil {
-		return nil, s.readError("kv.Open", err)
+		return nil, s.openError(err)
 	}
 	return s, nil
+}
+
+// openError tells what the system says from what Pebble finds wrong with its files: it
+// has many words for that, a missing file among them, since a manifest that is cut
+// short names files that were removed since.
+func (s *Store) openError(err error) error {
+	if _, system := errors.AsType[syscall.Errno](err); system && !oserror.IsNotExist(err) {
+		return diskError("kv.Open", fmt.Errorf("%s: %w", s.o.Dir, err))
+	}
+	return errs.Wrap(errs.CorruptData, "kv.Open", fmt.Errorf("%s: %w", s.o.Dir, err))
 }
 
 // Close closes the store. A dead one is left as it is: Pebble would wait for ever.

@@ -128,7 +128,7 @@ func (s *Shard) recover(ctx context.Context) error {
 func (s *Shard) checkLog(m *Manifest, applied millrace.LSN, tail wal.Tail) error {
 	switch {
 	case applied < m.LSN:
-		return errs.New(errs.CorruptData, "%s: the state stands at record %d and its manifest says %d: files of the state are missing", s.o.Dir, applied, m.LSN)
+		return errs.New(errs.CorruptData, "%s: the state stands at record %d and the manifest of the shard says %d: files of the state are missing", path.Join(s.o.Dir, "state"), applied, m.LSN)
 	case tail.LSN < m.LSN || tail.LSN < applied:
 		return errs.New(errs.CorruptData, "the log of shard %d ends at record %d and was at %d before: it is not the log this shard wrote last", s.o.ID, tail.LSN, max(m.LSN, applied))
 	case m.LSN > 0 && (tail.LogID != m.Tail.LogID || tail.LSN == m.LSN && tail.Hash != m.Tail.Hash):
