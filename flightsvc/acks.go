@@ -1,6 +1,8 @@
 package flightsvc
 
 import (
+	"bytes"
+	"slices"
 	"sync"
 
 	"github.com/apache/arrow-go/v18/arrow/flight"
@@ -18,6 +20,8 @@ type acks struct {
 	last    chan struct{} // closed by finish
 	sent    chan struct{} // closed when send is done
 	sendErr error         // of send
+	failing bool          // set before last is closed: the stream ends in an error
+	bytes   int           // sent so far
 
 	mu      sync.Mutex
 	seq     uint64
@@ -77,17 +81,52 @@ func (a *acks) sendNews() error {
 	var b []byte
 	if a.news {
 		a.news = false
-		b = appendJSON(nil, struct {
-			Seq     uint64                  `json:"ack_seq"`
-			Rows    int64                   `json:"ack_rows"`
-			Offsets map[string]router.Range `json:"offsets"`
-		}{a.seq, a.rows, a.offsets})
+		b = a.textLocked()
 	}
 	a.mu.Unlock()
 	if b == nil {
 		return nil
 	}
+	return a.sendResult(b)
+}
+
+// textLocked is the acknowledgement as of now.
+// REQUIRES: a.mu is held.
+func (a *acks) textLocked() []byte {
+	return appendJSON(nil, struct {
+		Seq     uint64                  `json:"ack_seq"`
+		Rows    int64                   `json:"ack_rows"`
+		Offsets map[string]router.Range `json:"offsets"`
+	}{a.seq, a.rows, a.offsets})
+}
+
+func (a *acks) sendResult(b []byte) error {
+	a.bytes += len(b) + 16 // and the frame around it
 	return a.out.SendMsg(&flight.PutResult{AppMetadata: b})
+}
+
+// Unread, a client's end of a stream takes at least 64 KiB less a byte, as HTTP/2
+// has it; gRPC takes 64 KiB more before it makes a sender wait.
+const (
+	surelyTaken = 48 << 10
+	grpcTakes   = 64 << 10
+)
+
+// probe comes back when the client reads. A status goes out behind what was sent
+// before it: to a client that reads nothing it would not get, and since the call is
+// over then, nobody would take what the client still sends, and it would hang.
+func (a *acks) probe() error {
+	if a.bytes <= surelyTaken {
+		return nil
+	}
+	a.mu.Lock()
+	b := a.textLocked()
+	a.mu.Unlock()
+	long := append(slices.Clone(b), bytes.Repeat([]byte{' '}, grpcTakes)...)
+	if err := a.sendResult(long); err != nil {
+		return err
+	}
+	return a.sendResult(b)
 }
 
 // send sends acknowledgements until finish is called. It runs in a goroutine of
@@ -98,7 +137,9 @@ func (a *acks) send() {
 		select {
 		case <-a.changed:
 		case <-a.last:
-			a.sendErr = a.sendNews()
+			if a.sendErr = a.sendNews(); a.sendErr == nil && a.failing {
+				a.sendErr = a.probe()
+			}
 			return
 		}
 		if a.sendErr = a.sendNews(); a.sendErr != nil {
@@ -107,9 +148,10 @@ func (a *acks) send() {
 	}
 }
 
-// finish sends what was not sent yet, after nothing more is added; done is closed when
-// the client has taken it.
-func (a *acks) finish() (done <-chan struct{}) {
+// finish sends what was not sent yet, when nothing more is added. done is closed
+// after that; when the stream ends in an error, after its client can learn of it.
+func (a *acks) finish(failing bool) (done <-chan struct{}) {
+	a.failing = failing
 	close(a.last)
 	return a.sent
 }

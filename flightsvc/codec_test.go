@@ -77,6 +77,7 @@ func FuzzCodec(f *testing.F) {
 		require.NoError(f, err)
 		f.Add(b, 3)
 	}
+	f.Add([]byte("\x12\x00"), 1)
 	f.Add([]byte{0xc2, 0x3e, 0xff, 0xff, 0xff, 0xff, 0x0f}, 1)
 	f.Add([]byte{0x21, 1, 2, 3, 4, 5, 6, 7, 8, 0x28, 0x80, 1, 0x35, 1, 2, 3, 4}, 2)
 	f.Fuzz(func(t *testing.T, b []byte, n int) {
@@ -87,8 +88,8 @@ func FuzzCodec(f *testing.F) {
 		if proto.Unmarshal(b, &want) != nil {
 			return // protobuf checks text and knows groups
 		}
-		require.Equal(t, want.DataHeader, got.DataHeader)
-		require.Equal(t, want.DataBody, got.DataBody)
-		require.Equal(t, want.AppMetadata, got.AppMetadata)
+		require.Equal(t, string(want.DataHeader), string(got.DataHeader))
+		require.Equal(t, string(want.DataBody), string(got.DataBody))
+		require.Equal(t, string(want.AppMetadata), string(got.AppMetadata))
 	})
 }

@@ -100,7 +100,7 @@ func (p *put) end(err error) error {
 		}
 		return p.acks.final()
 	}
-	sent := p.acks.finish()
+	sent := p.acks.finish(err != nil)
 	for {
 		select {
 		case <-sent:

@@ -214,21 +214,23 @@ func TestPutThatFailsUnread(t *testing.T) {
 	f := newFixture(t, stallAfter(500*time.Millisecond))
 	c := f.dial()
 	f.table("t", true, 64)
-	p := f.put(c, putCmd(obj{"acks": "stream"}), knSchema)
-	for i := range 1000 {
-		require.NoError(t, p.w.Write(rows(i%100*10, i%100*10+10, "a")))
+	for _, batches := range []int{10, 50, 1000} { // acknowledgements within any window, near its end, beyond
+		p := f.put(c, putCmd(obj{"acks": "stream"}), knSchema)
+		for i := range batches {
+			require.NoError(t, p.w.Write(rows(i%100*10, i%100*10+10, "a")))
+		}
+		time.Sleep(600 * time.Millisecond)
+		require.NoError(t, p.w.Write(rows(0, 10, "b")))
+		require.NoError(t, p.w.Write(wide(1, 1<<20)))
+		for range 200 {
+			if p.w.Write(wide(1, 10<<10)) != nil {
+				break // the stream has ended: finish says why
+			}
+		}
+		all, err := p.finish()
+		refused(t, err, codes.InvalidArgument, errs.TooLarge)
+		require.EqualValues(t, batches*10+10, all[len(all)-1].AckRows, "and what was taken before")
 	}
-	time.Sleep(time.Second)
-	for i := range 100 {
-		require.NoError(t, p.w.Write(rows(i*10, i*10+10, "b")))
-	}
-	require.NoError(t, p.w.Write(wide(1, 1<<20)))
-	for range 200 {
-		require.NoError(t, p.w.Write(wide(1, 10<<10)))
-	}
-	all, err := p.finish()
-	refused(t, err, codes.InvalidArgument, errs.TooLarge)
-	require.EqualValues(t, 11_000, all[len(all)-1].AckRows, "and what was taken before")
 }
 
 // Numbered batches are written once, however often they are sent; numbers must be

@@ -45,10 +45,6 @@ func (p *put) write(m received) error {
 	}
 	b := startedBatch{seq: seq, bytes: m.bytes}
 	if rec.NumRows() > 0 {
-		// A shard takes what comes for a table that it does not know (any more).
-		if _, err := p.s.o.Catalog.TableByID(p.ctx, p.table.ID); err != nil {
-			return err
-		}
 		select {
 		case p.slots <- struct{}{}:
 		case <-p.failed:

@@ -129,6 +129,24 @@ func TestTailFromFull(t *testing.T) {
 	require.Equal(t, []string{"+I null b0", "+I null a1", "+I null a2", "-U 5 a1", "+U 6 c1"}, got)
 }
 
+// Each bucket tells when its state was read, also one that gives nothing else: from
+// then on its place is one to go on from.
+func TestTailTellsWhenStateIsRead(t *testing.T) {
+	f := newFixture(t)
+	c := f.dial()
+	f.table("t", true, 4)
+	f.mustWrite(c, pathOf("d.t"), rows(0, 100, "a"))
+	r, err := f.open(c, jsonOf(obj{"table": "d.t$changelog", "from": "full", "until": "never", "heartbeat_ms": 100}))
+	require.NoError(t, err)
+	for read := map[int]bool{}; len(read) < 4; {
+		if g := r.must(); !g.meta.State {
+			require.Zero(t, g.rec.NumRows())
+			require.Positive(t, *g.meta.Next)
+			read[*g.meta.Bucket] = true
+		}
+	}
+}
+
 // A filter that takes nothing does not keep the heartbeats from telling how far
 // the tail has come.
 func TestTailThatFindsNothing(t *testing.T) {

@@ -140,8 +140,9 @@ func syncs(on func(errorfs.Op) bool) func(errorfs.Op) bool {
 		switch op.Kind {
 		case errorfs.OpFileSync, errorfs.OpFileSyncData, errorfs.OpFileSyncTo:
 			return on(op)
+		default:
+			return false
 		}
-		return false
 	}
 }
 
@@ -151,8 +152,9 @@ func writes(on func(errorfs.Op) bool) func(errorfs.Op) bool {
 		switch op.Kind {
 		case errorfs.OpCreate, errorfs.OpFileWrite, errorfs.OpFilePreallocate, errorfs.OpRename, errorfs.OpMkdirAll:
 			return on(op)
+		default:
+			return false
 		}
-		return false
 	}
 }
 
