@@ -16,9 +16,7 @@
 //
 // Files: `<base offset, 20 digits>.seg` in the bucket's directory, each beginning
 // where the one before ends. A file that was open when the process ended is never
-// appended to again.
-//
-// Files are removed by the shard, when no manifest names them any more.
+// appended to again. Files are removed by the shard, when no manifest names them.
 //
 // Append has one caller at a time; Flush, Sync and Close wait for each other. Views
 // may be taken and read by anyone at any time.
