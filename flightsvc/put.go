@@ -110,7 +110,7 @@ func (p *put) end(err error) error {
 			return err
 		case m, ok := <-p.messages:
 			// A client that reads nothing before it has sent everything comes to that
-			// only when somebody takes it.
+			// only when somebody takes it: for StallTimeout, lest it goes on for days.
 			if !ok {
 				p.messages = nil
 				continue

@@ -211,7 +211,8 @@ func TestPutAcksThatNobodyReads(t *testing.T) {
 // A writer that never reads may take longer than any time-out, and learns at its
 // end of a batch that failed in the middle.
 func TestPutThatFailsUnread(t *testing.T) {
-	f := newFixture(t, stallAfter(500*time.Millisecond))
+	stall := 2 * time.Second // for what comes after the failure
+	f := newFixture(t, stallAfter(stall))
 	c := f.dial()
 	f.table("t", true, 64)
 	for _, batches := range []int{10, 50, 1000} { // acknowledgements within any window, near its end, beyond
@@ -219,10 +220,12 @@ func TestPutThatFailsUnread(t *testing.T) {
 		for i := range batches {
 			require.NoError(t, p.w.Write(rows(i%100*10, i%100*10+10, "a")))
 		}
-		time.Sleep(600 * time.Millisecond)
+		if batches == 1000 {
+			time.Sleep(stall + stall/4)
+		}
 		require.NoError(t, p.w.Write(rows(0, 10, "b")))
 		require.NoError(t, p.w.Write(wide(1, 1<<20)))
-		for range 200 {
+		for range 50 {
 			if p.w.Write(wide(1, 10<<10)) != nil {
 				break // the stream has ended: finish says why
 			}
