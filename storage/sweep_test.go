@@ -299,7 +299,7 @@ func (s *script) ends(what string) {
 	}()
 	select {
 	case <-ended:
-	case <-time.After(20 * time.Second):
+	case <-time.After(time.Minute):
 		s.t.Fatal("a broken worker does not close: ", what)
 	}
 }
