@@ -364,6 +364,7 @@ func TestFlushFails(t *testing.T) {
 					hit = true
 					return syscall.ENOSPC
 				}
+			default:
 			}
 			return nil
 		}))
