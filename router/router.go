@@ -2,6 +2,7 @@ package router
 
 import (
 	"context"
+	"errors"
 	"log/slog"
 	"time"
 
@@ -92,14 +93,13 @@ func (p *Plan) schemas(r *Router) segment.Schemas {
 }
 
 // DropTable removes a table's data from the shards. The catalog has let go of the
-// table before.
+// table before; so every shard is asked, also when one has no room for the record.
 func (r *Router) DropTable(ctx context.Context, t *millrace.Table) error {
+	var err error
 	for _, sh := range r.o.Shards {
-		if err := sh.DropTable(ctx, t.ID); err != nil {
-			return err
-		}
+		err = errors.Join(err, sh.DropTable(ctx, t.ID))
 	}
-	return nil
+	return err
 }
 
 func errAttr(err error) slog.Attr { return slog.Any("err", err) }
