@@ -658,7 +658,8 @@ type predicate struct {
 
 func isTrue(b *bool) bool { return b != nil && *b }
 
-func of(b bool) *bool { return &b }
+//go:fix inline
+func of(b bool) *bool { return new(b) }
 
 func (m *modelTest) predicate(tbl *storagetest.Modelled, depth int) *predicate {
 	if depth > 0 && m.Rng.IntN(2) == 0 {
@@ -669,27 +670,27 @@ func (m *modelTest) predicate(tbl *storagetest.Modelled, depth int) *predicate {
 				x, y := a.eval(r), b.eval(r)
 				switch {
 				case x != nil && !*x, y != nil && !*y:
-					return of(false)
+					return new(false)
 				case x == nil || y == nil:
 					return nil
 				}
-				return of(true)
+				return new(true)
 			}}
 		case 1:
 			return &predicate{"(" + a.text + ") OR (" + b.text + ")", func(r storagetest.Row) *bool {
 				x, y := a.eval(r), b.eval(r)
 				switch {
 				case isTrue(x) || isTrue(y):
-					return of(true)
+					return new(true)
 				case x == nil || y == nil:
 					return nil
 				}
-				return of(false)
+				return new(false)
 			}}
 		}
 		return &predicate{"NOT (" + a.text + ")", func(r storagetest.Row) *bool {
 			if x := a.eval(r); x != nil {
-				return of(!*x)
+				return new(!*x)
 			}
 			return nil
 		}}
@@ -698,7 +699,7 @@ func (m *modelTest) predicate(tbl *storagetest.Modelled, depth int) *predicate {
 	name := tbl.Schema.Columns[c].Name
 	sample := m.gen.Row(tbl.Table)[c]
 	if m.Rng.IntN(6) == 0 || sample == nil {
-		return &predicate{name + " IS NULL", func(r storagetest.Row) *bool { return of(r[c] == nil) }}
+		return &predicate{name + " IS NULL", func(r storagetest.Row) *bool { return new(r[c] == nil) }}
 	}
 	lit := fmt.Sprint(sample)
 	if s, ok := sample.(string); ok {
@@ -719,17 +720,17 @@ func (m *modelTest) predicate(tbl *storagetest.Modelled, depth int) *predicate {
 		d := order(r[c], sample)
 		switch op {
 		case "=":
-			return of(d == 0)
+			return new(d == 0)
 		case "<>":
-			return of(d != 0)
+			return new(d != 0)
 		case "<":
-			return of(d < 0)
+			return new(d < 0)
 		case "<=":
-			return of(d <= 0)
+			return new(d <= 0)
 		case ">":
-			return of(d > 0)
+			return new(d > 0)
 		}
-		return of(d >= 0)
+		return new(d >= 0)
 	}}
 }
 
