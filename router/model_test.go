@@ -658,8 +658,6 @@ type predicate struct {
 
 func isTrue(b *bool) bool { return b != nil && *b }
 
-//go:fix inline
-func of(b bool) *bool { return new(b) }
 
 func (m *modelTest) predicate(tbl *storagetest.Modelled, depth int) *predicate {
 	if depth > 0 && m.Rng.IntN(2) == 0 {
