@@ -658,7 +658,6 @@ type predicate struct {
 
 func isTrue(b *bool) bool { return b != nil && *b }
 
-
 func (m *modelTest) predicate(tbl *storagetest.Modelled, depth int) *predicate {
 	if depth > 0 && m.Rng.IntN(2) == 0 {
 		a, b := m.predicate(tbl, depth-1), m.predicate(tbl, depth-1)
