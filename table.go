@@ -43,26 +43,33 @@ func (s *Schema) IndexID(id ColumnID) int {
 // Table is the descriptor of a table as of one version. It is immutable: a
 // change makes a new one with a higher Version.
 type Table struct {
-	ID          TableID           `json:"id"`
-	DatabaseID  DatabaseID        `json:"database_id"`
-	Path        TablePath         `json:"path"`
-	Kind        TableKind         `json:"kind"`
-	Schema      *Schema           `json:"schema"`
-	PrimaryKey  []ColumnID        `json:"primary_key,omitempty"`
-	PartitionBy []ColumnID        `json:"partition_by,omitempty"`
-	BucketKey   []ColumnID        `json:"bucket_key,omitempty"` // resolved: never empty on a keyed table
-	Buckets     int               `json:"buckets"`
-	Shards      []ShardID         `json:"shards"` // the shard of each bucket, by bucket number
-	Properties  map[string]string `json:"properties,omitempty"`
-	Comment     string            `json:"comment,omitempty"`
-	Version     int64             `json:"version"`
-	CreatedAt   time.Time         `json:"created_at"`
+	ID          TableID    `json:"id"`
+	DatabaseID  DatabaseID `json:"database_id"`
+	Path        TablePath  `json:"path"`
+	Kind        TableKind  `json:"kind"`
+	Schema      *Schema    `json:"schema"`
+	PrimaryKey  []ColumnID `json:"primary_key,omitempty"`
+	PartitionBy []ColumnID `json:"partition_by,omitempty"`
+	BucketKey   []ColumnID `json:"bucket_key,omitempty"` // resolved: never empty on a keyed table
+	Buckets     int        `json:"buckets"`
+	// Shards are those of the buckets, by bucket number; empty on a partitioned table,
+	// whose partitions have their own.
+	Shards     []ShardID         `json:"shards"`
+	Properties map[string]string `json:"properties,omitempty"`
+	// Options are what Properties say, resolved.
+	Options   TableOptions `json:"options"`
+	Comment   string       `json:"comment,omitempty"`
+	Version   int64        `json:"version"`
+	CreatedAt time.Time    `json:"created_at"`
 	// LastColumnID is the highest column or field id ever given in this table.
 	LastColumnID ColumnID `json:"last_column_id"`
 }
 
 // Keyed says whether the table has a primary key.
 func (t *Table) Keyed() bool { return t.Kind == KeyedTable }
+
+// Partitioned says whether the table has partition columns.
+func (t *Table) Partitioned() bool { return len(t.PartitionBy) > 0 }
 
 // Columns returns the columns with the given ids, in that order.
 // REQUIRES: each id is of the current schema.

@@ -1,0 +1,121 @@
+package millrace
+
+import "time"
+
+// TableOptions are the properties of a table that the server acts on, resolved:
+// columns by id, so that a renamed column keeps what was said of it. The zero value
+// is what a table without properties has.
+type TableOptions struct {
+	// LogTTL is how long records are kept: 0 stands for DefaultLogTTL, a negative
+	// value for ever.
+	LogTTL time.Duration `json:"log_ttl,omitempty"`
+
+	// MergeEngine decides what a write does to the row with its key. Keyed tables only,
+	// like all that follows up to SkipUnchanged.
+	MergeEngine MergeEngine `json:"merge_engine,omitempty"`
+	// VersionColumn is the column that the engine Versioned compares.
+	VersionColumn ColumnID `json:"version_column,omitempty"`
+	// Aggregates are by column; the engine Aggregation uses LastValueIgnoreNulls for
+	// columns that are not named.
+	Aggregates    map[ColumnID]Aggregate `json:"aggregates,omitempty"`
+	Deletes       DeleteBehavior         `json:"deletes,omitempty"`
+	Image         ChangelogImage         `json:"image,omitempty"`
+	SkipUnchanged bool                   `json:"skip_unchanged,omitempty"`
+
+	// FixedPartitions refuses writes to partitions that do not exist; without it they
+	// are made on demand. Partitioned tables only, like AutoPartition.
+	FixedPartitions bool           `json:"fixed_partitions,omitempty"`
+	AutoPartition   *AutoPartition `json:"auto_partition,omitempty"`
+}
+
+// DefaultLogTTL is how long a table without table.log.ttl keeps its records.
+const DefaultLogTTL = 7 * 24 * time.Hour
+
+// Retention is how long records are kept; forever says that they are never removed.
+func (o *TableOptions) Retention() (ttl time.Duration, forever bool) {
+	switch {
+	case o.LogTTL < 0:
+		return 0, true
+	case o.LogTTL == 0:
+		return DefaultLogTTL, false
+	}
+	return o.LogTTL, false
+}
+
+// MergeEngine names what a write does to the row with its key.
+type MergeEngine string
+
+// The merge engines; the empty one keeps the last row.
+const (
+	LastRow     MergeEngine = ""
+	FirstRow    MergeEngine = "first_row"
+	Versioned   MergeEngine = "versioned"
+	Aggregation MergeEngine = "aggregation"
+)
+
+// AggregateFunction names how a column's old and new value become one.
+type AggregateFunction string
+
+// The aggregate functions.
+const (
+	AggSum                   AggregateFunction = "sum"
+	AggProduct               AggregateFunction = "product"
+	AggMin                   AggregateFunction = "min"
+	AggMax                   AggregateFunction = "max"
+	AggLastValue             AggregateFunction = "last_value"
+	AggLastValueIgnoreNulls  AggregateFunction = "last_value_ignore_nulls"
+	AggFirstValue            AggregateFunction = "first_value"
+	AggFirstValueIgnoreNulls AggregateFunction = "first_value_ignore_nulls"
+	AggListagg               AggregateFunction = "listagg"
+	AggBoolAnd               AggregateFunction = "bool_and"
+	AggBoolOr                AggregateFunction = "bool_or"
+)
+
+// Aggregate is how one column is aggregated.
+type Aggregate struct {
+	Function AggregateFunction `json:"function"`
+	// Delimiter stands between the values of listagg; "," unless set.
+	Delimiter string `json:"delimiter,omitempty"`
+}
+
+// DeleteBehavior says what becomes of deletes.
+type DeleteBehavior string
+
+// The delete behaviours; the empty one takes them.
+const (
+	AllowDeletes   DeleteBehavior = ""
+	IgnoreDeletes  DeleteBehavior = "IGNORE"
+	DisableDeletes DeleteBehavior = "DISABLE"
+)
+
+// ChangelogImage says what of an update is logged.
+type ChangelogImage string
+
+// The changelog images: the row before and after an update, or after it only.
+const (
+	FullImage ChangelogImage = ""
+	WALImage  ChangelogImage = "WAL"
+)
+
+// AutoPartition makes partitions ahead of time and ends old ones.
+type AutoPartition struct {
+	Column ColumnID      `json:"column"` // holds the time; STRING, INT, BIGINT, DATE or a timestamp
+	Unit   PartitionUnit `json:"unit"`
+	Zone   string        `json:"zone,omitempty"` // an IANA name; UTC unless set
+	// Precreate is how many partitions there are from the current one on, it included.
+	Precreate int `json:"precreate"`
+	// Retain is how many partitions before the current one are kept.
+	Retain int `json:"retain"`
+}
+
+// PartitionUnit is the time that a partition covers.
+type PartitionUnit string
+
+// The units.
+const (
+	Hourly    PartitionUnit = "HOUR"
+	Daily     PartitionUnit = "DAY"
+	Monthly   PartitionUnit = "MONTH"
+	Quarterly PartitionUnit = "QUARTER"
+	Yearly    PartitionUnit = "YEAR"
+)
