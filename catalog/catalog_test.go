@@ -259,9 +259,9 @@ func TestRefusedChanges(t *testing.T) {
 		"drop no table":              {errs.TableNotFound, func() error { _, err := tc.DropTable(ctx, path("retail", "nope"), false); return err }},
 		"drop table of no database":  {errs.DatabaseNotFound, func() error { _, err := tc.DropTable(ctx, path("nope", "t"), true); return err }},
 		"list tables of no database": {errs.DatabaseNotFound, func() error { _, _, err := tc.Tables(ctx, "nope", 0, ""); return err }},
-		"bad limit":                  {errs.InvalidRequest, func() error { _, _, err := tc.Databases(ctx, MaxPage+1, ""); return err }},
-		"negative limit":             {errs.InvalidRequest, func() error { _, _, err := tc.Tables(ctx, "retail", -1, ""); return err }},
-		"bad token":                  {errs.InvalidRequest, func() error { _, _, err := tc.Databases(ctx, 0, "§"); return err }},
+		"bad limit":                  {errs.InvalidValue, func() error { _, _, err := tc.Databases(ctx, MaxPage+1, ""); return err }},
+		"negative limit":             {errs.InvalidValue, func() error { _, _, err := tc.Tables(ctx, "retail", -1, ""); return err }},
+		"bad token":                  {errs.InvalidValue, func() error { _, _, err := tc.Databases(ctx, 0, "§"); return err }},
 	} {
 		if got := errs.CodeOf(c.do()); got != c.want {
 			t.Errorf("%s: %q, want %q (%v)", name, got, c.want, c.do())

@@ -3,6 +3,7 @@ package catalog
 import (
 	"encoding/base64"
 
+	millrace "github.com/millrace/millrace"
 	"github.com/millrace/millrace/errs"
 )
 
@@ -20,12 +21,12 @@ func pageOf(n, limit int, token string, find func(string) (int, bool), name func
 		limit = DefaultPage
 	}
 	if limit < 0 || limit > MaxPage {
-		return 0, 0, "", errs.New(errs.InvalidRequest, "limit is %d; it is 1 to %d", limit, MaxPage)
+		return 0, 0, "", errs.New(errs.InvalidValue, "limit is %d; it is 1 to %d", limit, MaxPage)
 	}
 	if token != "" {
 		last, err := base64.RawURLEncoding.DecodeString(token)
-		if err != nil {
-			return 0, 0, "", errs.New(errs.InvalidRequest, "page_token is not one that a list returned")
+		if err != nil || millrace.ValidateName("listed", string(last)) != nil {
+			return 0, 0, "", errs.New(errs.InvalidValue, "page_token is not one that a list returned")
 		}
 		at, found := find(string(last))
 		if from = at; found {

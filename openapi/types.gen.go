@@ -633,6 +633,9 @@ type GrantList struct {
 type Health struct {
 	Status HealthStatus `json:"status"`
 	Detail string       `json:"detail,omitempty"`
+
+	// UptimeMs Time since the start.
+	UptimeMs int64 `json:"uptime_ms,omitempty"`
 }
 
 // HealthStatus defines model for Health.Status.

@@ -62,8 +62,7 @@ func (h *Handler) GetOffsets(w http.ResponseWriter, r *http.Request, database op
 		h.problem(w, r, err)
 		return
 	}
-	base, _ := router.SplitVirtual(table)
-	t, offsets, err := h.o.Router.Offsets(r.Context(), database+"."+base, tableID(p.TableID), *at)
+	t, offsets, err := h.o.Router.Offsets(r.Context(), database+"."+table, tableID(p.TableID), *at)
 	if err != nil {
 		h.problem(w, r, err)
 		return
@@ -110,7 +109,7 @@ func (h *Handler) GetSchema(w http.ResponseWriter, r *http.Request, database ope
 			return
 		}
 	}
-	h.problem(w, r, errs.New(errs.RouteNotFound, "table %s.%s has no schema %d", database, table, schemaID))
+	h.problem(w, r, errs.New(errs.RouteNotFound, "table %s.%s has no schema %d; it has 1 to %d", database, table, schemaID, vs[len(vs)-1].ID))
 }
 
 func (h *Handler) schemas(r *http.Request, database, table string) ([]*millrace.Schema, error) {

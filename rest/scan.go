@@ -162,6 +162,9 @@ func jsonText(v any) []byte {
 // CountRows answers count_rows.
 func (h *Handler) CountRows(w http.ResponseWriter, r *http.Request, database openapi.DatabasePath, table openapi.TableViewPath, _ openapi.CountRowsParams) {
 	req, err := router.ReadRequestFromQuery(r.URL.Query(), "timeout")
+	if err == nil && (req.PageSize != nil || req.PageToken != "") {
+		err = errs.New(errs.UnknownField, "a count has no pages: leave out page_size and page_token")
+	}
 	var n int64
 	if err == nil {
 		n, err = h.o.Router.Count(r.Context(), database+"."+table, req)
