@@ -57,7 +57,7 @@ type Table struct {
 	Shards     []ShardID         `json:"shards"`
 	Properties map[string]string `json:"properties,omitempty"`
 	// Options are what Properties say, resolved.
-	Options   TableOptions `json:"options"`
+	Options   TableOptions `json:"options,omitzero"`
 	Comment   string       `json:"comment,omitempty"`
 	Version   int64        `json:"version"`
 	CreatedAt time.Time    `json:"created_at"`

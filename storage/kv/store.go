@@ -81,6 +81,8 @@ func Open(o Options) (*Store, error) {
 		// Lookups are mostly point reads: a filter spares the levels that lack the key.
 		po.Levels[i].FilterPolicy = bloom.FilterPolicy(10)
 		po.Levels[i].FilterType = pebble.TableFilter
+		// The index of a table is one block: one seek less for each that is read.
+		po.Levels[i].IndexBlockSize = 256 << 10
 	}
 	var err error
 	if s.db, err = s.bg.open(o.Dir, po); err != nil {
@@ -126,17 +128,6 @@ func (s *Store) Applied() (millrace.LSN, error) {
 	}
 	return millrace.LSN(binary.LittleEndian.Uint64(b)), nil
 }
-
-// Row is the current row with a primary key; nil when there is none. The buffer
-// scratch is used for the key and returned.
-func (s *Store) Row(b millrace.BucketID, key, scratch []byte) (row, scratch2 []byte, err error) {
-	scratch = AppendRowKey(scratch[:0], b, key)
-	row, err = get(s, s.db, scratch)
-	return row, scratch, err
-}
-
-// RowByStoreKey is the current row at a key made by AppendRowKey; nil when there is none.
-func (s *Store) RowByStoreKey(key []byte) ([]byte, error) { return get(s, s.db, key) }
 
 // Meta is what the store knows of a bucket; the zero Meta when nothing.
 func (s *Store) Meta(b millrace.BucketID) (Meta, error) { return meta(s, s.db, b) }

@@ -6,6 +6,7 @@ import (
 
 	millrace "github.com/millrace/millrace"
 	"github.com/millrace/millrace/storage/bucket"
+	"github.com/millrace/millrace/storage/kv"
 	"github.com/millrace/millrace/storage/segment"
 )
 
@@ -31,6 +32,9 @@ func (s *Shard) Schemas(id millrace.TableID) segment.Schemas {
 	return t.schema
 }
 
+// lookupRows is how many rows a lookup reads before it looks whether it still has to.
+const lookupRows = 1024
+
 // Lookup reads the current rows with the given primary keys (row.AppendKey): a
 // compact row each, nil where there is none.
 func (s *Shard) Lookup(ctx context.Context, id millrace.BucketID, primaryKeys [][]byte) ([][]byte, error) {
@@ -42,13 +46,22 @@ func (s *Shard) Lookup(ctx context.Context, id millrace.BucketID, primaryKeys []
 	}
 	defer s.reads.leave()
 	out := make([][]byte, len(primaryKeys))
-	var scratch []byte
+	size := 0
+	for _, k := range primaryKeys {
+		size += kv.RowPrefixLen + len(k)
+	}
+	arena, keys := make([]byte, 0, size), make([][]byte, len(primaryKeys))
 	for i, k := range primaryKeys {
-		if i%256 == 255 && ctx.Err() != nil {
-			return nil, ctx.Err()
+		at := len(arena)
+		arena = kv.AppendRowKey(arena, id, k)
+		keys[i] = arena[at:]
+	}
+	for at := 0; at < len(keys); at += lookupRows {
+		if err := ctx.Err(); err != nil {
+			return nil, err
 		}
-		var err error
-		if out[i], scratch, err = s.kv.Row(id, k, scratch); err != nil {
+		to := min(at+lookupRows, len(keys))
+		if err := s.kv.Rows(keys[at:to], out[at:to]); err != nil {
 			return nil, err
 		}
 	}

@@ -86,6 +86,7 @@ type Shard struct {
 
 	// The loop's own.
 	scratch  []byte
+	reading  gathering
 	inFlight *group
 	unborn   map[millrace.BucketID]*bucketState // opened by a group that is not applied yet
 	dropped  map[millrace.TableID]struct{}      // since the start: late writes must not open them again
