@@ -27,11 +27,12 @@ type change struct {
 // and makes the group's rows what they are after it. When it fails, they are what
 // they were.
 func (s *Shard) changes(g *group, b *bucketState, op *Op) ([]change, error) {
-	m := merging{
-		s: s, g: g, b: b, op: op, out: make([]change, 0, len(op.Keys)),
-		keys: s.storeKeys(b, op.Keys), onlyKey: op.Set != nil && b.onlyKeySet(op.Set),
+	w, err := b.engine.begin(op)
+	if err != nil {
+		return nil, err
 	}
-	err := m.run()
+	m := merging{s: s, g: g, b: b, op: op, write: w, out: make([]change, 0, len(op.Keys)), keys: s.storeKeys(b, op.Keys)}
+	err = m.run()
 	if err != nil {
 		undo(g, m.out)
 	}
@@ -45,15 +46,15 @@ func (s *Shard) changes(g *group, b *bucketState, op *Op) ([]change, error) {
 
 // merging is the merge of one op on its way.
 type merging struct {
-	s       *Shard
-	g       *group
-	b       *bucketState
-	op      *Op
-	keys    string // of the store, one after the other, as in s.scratch
-	onlyKey bool
-	from    int // in keys, of the next row's
-	bytes   int // of the log, so far
-	out     []change
+	s     *Shard
+	g     *group
+	b     *bucketState
+	op    *Op
+	write keyedWrite
+	keys  string // of the store, one after the other, as in s.scratch
+	from  int    // in keys, of the next row's
+	bytes int    // of the log, so far
+	out   []change
 }
 
 // run merges some rows at a time, so that an op that is too large is found before all
@@ -86,8 +87,9 @@ func (m *merging) row(i, keyLen int, stored []byte) error {
 		return errs.New(errs.CorruptData, "shard: a row of bucket %s is of schema %d, which was never written", m.b.id, row.SchemaIDOf(c.old))
 	}
 	var changed bool
-	if c.next, changed = m.b.merge(m.op, i, c.old, m.onlyKey); !changed {
-		return nil
+	var err error
+	if c.next, changed, err = m.write.merge(i, c.old); err != nil || !changed {
+		return err
 	}
 	if err := checkRow(c.next); err != nil {
 		return err
@@ -150,28 +152,6 @@ func (s *Shard) storeKeys(b *bucketState, keys [][]byte) string {
 		s.scratch = kv.AppendRowKey(s.scratch, b.id, k)
 	}
 	return string(s.scratch)
-}
-
-// merge is the row after row i of the op, nil when there is none, and whether
-// anything changes. A row that is written again as it is counts as a change.
-func (b *bucketState) merge(op *Op, i int, old []byte, onlyKey bool) (next []byte, changed bool) {
-	switch {
-	case op.kind(i) == Delete && old == nil:
-		return nil, false
-	case op.kind(i) == Delete && op.Set == nil:
-		return nil, true
-	case op.kind(i) == Delete:
-		next := b.codec.AppendMerged(nil, old, b.nulls, b.withoutKey(op.Set))
-		if b.allNull(next) {
-			return nil, true
-		}
-		return next, !onlyKey
-	case op.Set == nil:
-		return op.Rows[i], true
-	case old != nil && onlyKey:
-		return old, false
-	}
-	return b.codec.AppendMerged(nil, old, op.Rows[i], op.Set), true
 }
 
 // preparedRow is the row at a store key after what was prepared before: in this group

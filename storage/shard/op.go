@@ -1,6 +1,8 @@
 package shard
 
 import (
+	"slices"
+
 	millrace "github.com/millrace/millrace"
 )
 
@@ -11,6 +13,8 @@ type OpKind uint8
 const (
 	Upsert OpKind = iota
 	Delete
+	// InsertIfAbsent changes nothing when the key is there, whatever the merge engine.
+	InsertIfAbsent
 )
 
 const (
@@ -89,4 +93,12 @@ func (o *Op) kind(i int) OpKind {
 		return Upsert
 	}
 	return o.Kinds[i]
+}
+
+// has says whether a row of the op is of this kind.
+func (o *Op) has(k OpKind) bool {
+	if o.Kinds == nil {
+		return k == Upsert
+	}
+	return slices.Contains(o.Kinds, k)
 }

@@ -238,7 +238,9 @@ func (pt *part) addKeyed(changes []change) {
 			pt.add(millrace.Delete, c.old)
 			pt.rowsDelta--
 		default:
-			pt.add(millrace.UpdateBefore, c.old)
+			if pt.b.table.Options.Image != millrace.WALImage {
+				pt.add(millrace.UpdateBefore, c.old)
+			}
 			pt.add(millrace.UpdateAfter, c.next)
 		}
 		pt.puts = append(pt.puts, put{storeKey: c.key, row: c.next})

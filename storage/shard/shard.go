@@ -170,8 +170,7 @@ type bucketState struct {
 	done kv.Meta // as applied
 	prep kv.Meta // as prepared; the loop's own
 
-	nulls []byte // a row of NULLs; keyed tables
-	inKey []bool // by column
+	engine *engine // of keyed tables
 }
 
 func (s *Shard) newBucketState(id millrace.BucketID, t *tableState, log *bucket.Log) *bucketState {
@@ -179,41 +178,9 @@ func (s *Shard) newBucketState(id millrace.BucketID, t *tableState, log *bucket.
 	b := &bucketState{id: id, table: d, of: t, log: log, codec: row.NewCodec(d.Schema)}
 	if d.Keyed() {
 		b.pk = d.KeyIndexes(d.PrimaryKey)
-		b.inKey = make([]bool, len(d.Schema.Columns))
-		for _, i := range b.pk {
-			b.inKey[i] = true
-		}
-		b.nulls = b.codec.AppendPartial(nil, nil, nil, 0)
+		b.engine = newEngine(d, b.codec)
 	}
 	return b
-}
-
-// onlyKeySet says whether a set names key columns alone.
-func (b *bucketState) onlyKeySet(set []bool) bool {
-	for i, on := range set {
-		if on && !b.inKey[i] {
-			return false
-		}
-	}
-	return true
-}
-
-func (b *bucketState) withoutKey(set []bool) []bool {
-	out := make([]bool, len(set))
-	for i, on := range set {
-		out[i] = on && !b.inKey[i]
-	}
-	return out
-}
-
-// allNull says whether every column outside the key is NULL.
-func (b *bucketState) allNull(r []byte) bool {
-	for i, k := range b.inKey {
-		if !k && !b.codec.IsNull(r, i) {
-			return false
-		}
-	}
-	return true
 }
 
 // bucket finds an open bucket; nil when nothing was ever written to it.

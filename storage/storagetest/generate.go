@@ -53,9 +53,10 @@ func (g *Generator) Write(t *Table, bucket uint16) *Write {
 			w.Deletes[i] = true
 		}
 	case 1: // some
-		w.Deletes = make([]bool, n)
+		w.Deletes, w.Absent = make([]bool, n), make([]bool, n)
 		for i := range w.Deletes {
 			w.Deletes[i] = g.Rng.IntN(3) == 0
+			w.Absent[i] = !w.Deletes[i] && g.Rng.IntN(4) == 0
 		}
 	}
 	return w

@@ -53,8 +53,9 @@ type Write struct {
 	Bucket uint16
 	// Rows hold all columns; of a row that is deleted only the key counts.
 	Rows []Row
-	// Deletes says which rows are deletes; nil when none is.
-	Deletes []bool
+	// Deletes says which rows are deletes, Absent which are written only when their key
+	// is not there; nil when none is.
+	Deletes, Absent []bool
 	// Set says which columns a partial write names; nil for a whole one.
 	Set    []bool
 	Writer *Sequence
@@ -110,6 +111,9 @@ func (b *Bucket) Write(t *Table, w *Write) Outcome {
 	for i, r := range w.Rows {
 		if !t.Keyed {
 			b.Log = append(b.Log, Change{millrace.Insert, r})
+			continue
+		}
+		if w.Absent != nil && w.Absent[i] && b.State[t.Key(r)] != nil {
 			continue
 		}
 		b.writeKeyed(t, r, w.Deletes != nil && w.Deletes[i], w.Set)

@@ -186,14 +186,26 @@ func (t *Table) Op(w *Write, pieceBytes int) *shard.Op {
 		if t.Keyed {
 			op.Keys[i] = row.AppendKey(nil, rec, t.pk, i)
 		}
-		if w.Deletes != nil && w.Deletes[i] {
+		if kind := w.kind(i); kind != shard.Upsert {
 			if op.Kinds == nil {
 				op.Kinds = make([]shard.OpKind, len(w.Rows))
 			}
-			op.Kinds[i] = shard.Delete
-			continue
+			op.Kinds[i] = kind
+			if kind == shard.Delete {
+				continue
+			}
 		}
 		op.Rows[i] = codec.AppendPartial(nil, part, cols, i)
 	}
 	return op
+}
+
+func (w *Write) kind(i int) shard.OpKind {
+	switch {
+	case w.Deletes != nil && w.Deletes[i]:
+		return shard.Delete
+	case w.Absent != nil && w.Absent[i]:
+		return shard.InsertIfAbsent
+	}
+	return shard.Upsert
 }

@@ -1,0 +1,132 @@
+package shard
+
+import (
+	millrace "github.com/millrace/millrace"
+	"github.com/millrace/millrace/errs"
+	"github.com/millrace/millrace/row"
+)
+
+// engine is what the merge engine and the options of a keyed table make of a write.
+// It is chosen once a bucket and belongs to the loop.
+type engine struct {
+	table *millrace.Table
+	codec *row.Codec
+	inKey []bool // by column
+	nulls []byte // a row of NULLs
+	// update is what an upsert makes of the row that stands under its key.
+	update updateFunc
+	// wholeRows refuses partial updates.
+	wholeRows bool
+	deletes   millrace.DeleteBehavior
+	unchanged bool // a row that comes out as it was is a change, too
+}
+
+// updateFunc merges patch, a whole row when set is nil, else one of the columns in
+// set, into the row with its key. It says whether anything changes: a row that is
+// written again as it is counts as a change.
+type updateFunc func(old, patch []byte, set []bool) (next []byte, changed bool, err error)
+
+func newEngine(t *millrace.Table, codec *row.Codec) *engine {
+	e := &engine{
+		table: t, codec: codec, inKey: make([]bool, len(t.Schema.Columns)), nulls: codec.AppendPartial(nil, nil, nil, 0),
+		deletes: t.Options.Deletes, unchanged: !t.Options.SkipUnchanged,
+	}
+	for _, i := range t.KeyIndexes(t.PrimaryKey) {
+		e.inKey[i] = true
+	}
+	e.update = e.lastRow
+	return e
+}
+
+// lastRow keeps the last row.
+func (e *engine) lastRow(old, patch []byte, set []bool) ([]byte, bool, error) {
+	if set == nil {
+		return patch, true, nil
+	}
+	return e.codec.AppendMerged(nil, old, patch, set), true, nil
+}
+
+// keyedWrite is an op on its way through the engine.
+type keyedWrite struct {
+	*engine
+	op      *Op
+	set     []bool // the columns that the rows carry; nil: all
+	onlyKey bool   // set names key columns alone
+	cleared []bool // the columns that a partial delete makes NULL
+}
+
+// begin takes an op up, unless the table does not take such ops.
+func (e *engine) begin(op *Op) (keyedWrite, error) {
+	w := keyedWrite{engine: e, op: op, set: op.Set}
+	if op.Kinds != nil && e.deletes == millrace.DisableDeletes && op.has(Delete) {
+		return w, errs.New(errs.DeleteDisabled, "table %s takes no deletes: its property table.delete.behavior is DISABLE", e.table.Path)
+	}
+	if op.Set == nil {
+		return w, nil
+	}
+	if e.wholeRows && op.has(Upsert) {
+		return w, errs.New(errs.PartialUpdateNotAllowed, "table %s has the merge engine %s, which takes whole rows: columns cannot be named", e.table.Path, e.table.Options.MergeEngine)
+	}
+	w.onlyKey = true
+	w.cleared = make([]bool, len(op.Set))
+	for i, on := range op.Set {
+		w.cleared[i] = on && !e.inKey[i]
+		w.onlyKey = w.onlyKey && !w.cleared[i]
+	}
+	return w, nil
+}
+
+// merge is the row after row i of the op, nil when there is none, and whether
+// anything changes.
+func (w *keyedWrite) merge(i int, old []byte) (next []byte, changed bool, err error) {
+	switch kind := w.op.kind(i); {
+	case kind == Delete:
+		next, changed = w.remove(old)
+	case old == nil:
+		return w.insert(i), true, nil
+	case kind == InsertIfAbsent, w.onlyKey:
+		return old, false, nil
+	default:
+		next, changed, err = w.update(old, w.op.Rows[i], w.set)
+	}
+	if changed && !w.unchanged && next != nil && row.Equal(old, next) {
+		changed = false
+	}
+	return next, changed, err
+}
+
+// insert is the row of a key that was not there. What a partial row holds in columns
+// that it does not name is not taken.
+func (w *keyedWrite) insert(i int) []byte {
+	if w.set == nil {
+		return w.op.Rows[i]
+	}
+	return w.codec.AppendMerged(nil, nil, w.op.Rows[i], w.set)
+}
+
+// remove is what a delete leaves of a row.
+func (w *keyedWrite) remove(old []byte) (next []byte, changed bool) {
+	switch {
+	case old == nil:
+		return nil, false
+	case w.deletes == millrace.IgnoreDeletes:
+		return old, false
+	case w.set == nil:
+		return nil, true
+	}
+	next = w.codec.AppendMerged(nil, old, w.nulls, w.cleared)
+	if w.allNull(next) {
+		return nil, true
+	}
+	return next, !w.onlyKey
+}
+
+// allNull says whether every column outside the key is NULL.
+func (e *engine) allNull(r []byte) bool {
+	for i, k := range e.inKey {
+		if !k && !e.codec.IsNull(r, i) {
+			return false
+		}
+	}
+	return true
+}
