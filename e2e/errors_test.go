@@ -120,6 +120,7 @@ func TestNotYet(t *testing.T) {
 		{"POST", tb.path() + "/prefix-lookup", `{"prefix":{"id":1}}`},
 		{"POST", tables, `{"name":"p","columns":[{"name":"dt","type":"STRING"}],"partition_by":["dt"]}`},
 		{"POST", tables, `{"name":"m","columns":[{"name":"id","type":"INT"}],"primary_key":["id"],"properties":{"table.merge-engine":"first_row"}}`},
+		{"GET", tb.path() + "$binlog/scan", ""},
 		{"GET", tb.path() + "$lake/scan", ""},
 		{"POST", tb.path() + "/lake/tier", ""},
 	} {

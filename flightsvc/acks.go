@@ -16,12 +16,14 @@ import (
 type acks struct {
 	out     messageSender
 	streams bool
-	changed chan struct{} // capacity 1
-	last    chan struct{} // closed by finish
-	sent    chan struct{} // closed when send is done
-	sendErr error         // of send
-	failing bool          // set before last is closed: the stream ends in an error
-	bytes   int           // sent so far
+	// numbered says that batches have numbers of a writer.
+	numbered bool
+	changed  chan struct{} // capacity 1
+	last     chan struct{} // closed by finish
+	sent     chan struct{} // closed when send is done
+	sendErr  error         // of send
+	failing  bool          // set before last is closed: the stream ends in an error
+	bytes    int           // sent so far
 
 	mu      sync.Mutex
 	seq     uint64
@@ -30,9 +32,9 @@ type acks struct {
 	news    bool // not sent yet
 }
 
-func newAcks(out messageSender, streams bool) *acks {
+func newAcks(out messageSender, streams, numbered bool) *acks {
 	return &acks{
-		out: out, streams: streams, changed: make(chan struct{}, 1), last: make(chan struct{}), sent: make(chan struct{}),
+		out: out, streams: streams, numbered: numbered, changed: make(chan struct{}, 1), last: make(chan struct{}), sent: make(chan struct{}),
 		offsets: map[string]router.Range{},
 	}
 }
@@ -159,10 +161,15 @@ func (a *acks) finish(failing bool) (done <-chan struct{}) {
 // final sends the one result of a stream without acknowledgements.
 func (a *acks) final() error {
 	a.mu.Lock()
+	var last *uint64
+	if a.numbered && a.seq > 0 {
+		last = new(a.seq)
+	}
 	b := appendJSON(nil, struct {
 		Rows    int64                   `json:"rows"`
 		Offsets map[string]router.Range `json:"offsets"`
-	}{a.rows, a.offsets})
+		LastSeq *uint64                 `json:"last_seq,omitempty"`
+	}{a.rows, a.offsets, last})
 	a.mu.Unlock()
 	return a.out.SendMsg(&flight.PutResult{AppMetadata: b})
 }

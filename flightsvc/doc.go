@@ -25,8 +25,8 @@
 //	F3  A client that does not read blocks its own stream only; what waits for it is
 //	    bounded (one message of a read, one acknowledgement of a write), and after
 //	    [Options.StallTimeout] its stream ends.
-//	F4  The batches of a DoPut are written in their order; after the first that
-//	    fails none is started. What it holds in memory is bounded: by
+//	F4  The batches of a DoPut are written in their order; behind the first that
+//	    fails none is taken ([router.Line]). What it holds in memory is bounded: by
 //	    maxPutBatches and maxPutBytes a stream, by Options.PutBytes in all.
 //	F5  An acknowledgement is sent after the batch, and all before it in the stream,
 //	    are durable. Acknowledgements that nobody reads hold nothing up.

@@ -409,6 +409,7 @@ func (f *fixture) put(c flight.Client, d *flight.FlightDescriptor, schema *arrow
 type result struct {
 	Rows    int64
 	AckSeq  uint64 `json:"ack_seq"`
+	LastSeq uint64 `json:"last_seq"`
 	AckRows int64  `json:"ack_rows"`
 	Offsets map[string]router.Range
 }

@@ -44,6 +44,7 @@ type put struct {
 	started  chan startedBatch
 	failed   chan struct{} // closed when a batch has failed
 	collided error         // why; set before failed is closed
+	line     router.Line
 
 	rows    int64  // received so far
 	batches uint64 // started so far
@@ -71,7 +72,7 @@ func (s *Service) DoPut(stream flight.FlightService_DoPutServer) error {
 	}
 	// Acknowledgements may wait for their reader: as long as rows come, the stream
 	// makes progress.
-	p.acks = newAcks(p.c.stream, p.streams)
+	p.acks = newAcks(p.c.stream, p.streams, p.writer != nil)
 	if err := p.acks.ready(); err != nil {
 		return err
 	}
@@ -206,7 +207,7 @@ func (p *put) options(o *putCommand) (err error) {
 
 // request is the write of some rows of the stream.
 func (p *put) request(rows row.Rows, seq uint64) *router.WriteRequest {
-	req := &router.WriteRequest{Table: p.table, Mode: p.mode, Rows: rows, Partial: p.partial, FirstRow: p.rows}
+	req := &router.WriteRequest{Table: p.table, Mode: p.mode, Rows: rows, Partial: p.partial, FirstRow: p.rows, Line: &p.line}
 	if p.writer != nil {
 		w := *p.writer
 		w.Seq = seq
@@ -284,10 +285,10 @@ func (p *put) sequence(fd *flight.FlightData) (uint64, error) {
 		Seq *uint64 `json:"seq"`
 	}
 	if p.writer == nil {
-		// Without a writer the number only comes back in acknowledgements, and metadata
-		// of another kind is the client's own.
+		// Metadata of another kind is the client's own. One that numbers its batches
+		// relies on their being taken once, which without a writer they are not.
 		if len(fd.AppMetadata) > 0 && json.Unmarshal(fd.AppMetadata, &meta) == nil && meta.Seq != nil {
-			return *meta.Seq, nil
+			return 0, errs.New(errs.InvalidRequest, `the batches are numbered, {"seq":%d}, and the command names no writer_id: give {"op":"put",…,"writer_id":"…"}`, *meta.Seq)
 		}
 		return 0, nil
 	}

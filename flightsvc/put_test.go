@@ -273,14 +273,41 @@ func TestPutExactlyOnce(t *testing.T) {
 		_, err = p.finish()
 		require.Equal(t, codes.InvalidArgument.String(), codeOf(err).String(), "%s: %v", bad, err)
 	}
-	_, err = send(putCmd(obj{"writer_id": "w", "writer_epoch": 2}), 8)
+	final, err := send(putCmd(obj{"writer_id": "w", "writer_epoch": 2}), 8)
 	require.NoError(t, err)
+	require.EqualValues(t, 8, final[0].LastSeq)
 	_, err = send(putCmd(obj{"writer_id": "w", "writer_epoch": 1}), 9)
 	refused(t, err, codes.FailedPrecondition, errs.WriterFenced)
 	require.Len(t, f.scan(c, pathOf("d.t")), 70)
 }
 
-// Without a writer, app_metadata is the client's own; a number in it comes back.
+// Nothing behind a batch that a bucket refuses is written, in any bucket, though it was
+// sent without waiting: so that the stream can be sent again from there on.
+func TestPutStopsAtARefusal(t *testing.T) {
+	f := newFixture(t)
+	c := f.dial()
+	f.table("t", true, 4)
+	send := func(seqs ...int) error {
+		p := f.put(c, putCmd(obj{"writer_id": "w"}), knSchema)
+		for _, seq := range seqs {
+			if p.w.WriteWithAppMetadata(rows(seq*100, seq*100+100, "a"), fmt.Appendf(nil, `{"seq":%d}`, seq)) != nil {
+				break
+			}
+		}
+		_, err := p.finish()
+		return err
+	}
+	require.NoError(t, send(1, 3))
+	for range 10 {
+		refused(t, send(1, 2, 4, 5, 6, 7, 8), codes.FailedPrecondition, errs.OutOfOrderSequence)
+		require.Equal(t, append(want(100, 200, "a"), want(300, 400, "a")...), f.sorted(c, pathOf("d.t")))
+	}
+	require.NoError(t, send(4, 5, 6, 7, 8))
+	require.Len(t, f.scan(c, pathOf("d.t")), 700)
+}
+
+// Without a writer, app_metadata is the client's own, but numbers are refused: they
+// would promise what is not kept.
 func TestPutForeignMetadata(t *testing.T) {
 	f := newFixture(t)
 	c := f.dial()
@@ -288,11 +315,16 @@ func TestPutForeignMetadata(t *testing.T) {
 	p := f.put(c, putCmd(obj{"acks": "stream"}), knSchema)
 	require.NoError(t, p.w.WriteWithAppMetadata(rows(0, 1, "a"), []byte{0xff, 0}))
 	require.NoError(t, p.w.WriteMetadata([]byte("hello")))
-	require.NoError(t, p.w.WriteWithAppMetadata(rows(1, 2, "a"), []byte(`{"seq":42,"mine":true}`)))
+	require.NoError(t, p.w.WriteWithAppMetadata(rows(1, 2, "a"), []byte(`{"mine":true}`)))
 	all, err := p.finish()
 	require.NoError(t, err)
-	require.EqualValues(t, 42, all[len(all)-1].AckSeq)
+	require.EqualValues(t, 2, all[len(all)-1].AckSeq)
 	require.EqualValues(t, 2, all[len(all)-1].AckRows)
+	p = f.put(c, pathOf("d", "t"), knSchema)
+	require.NoError(t, p.w.WriteWithAppMetadata(rows(2, 3, "a"), []byte(`{"seq":1}`)))
+	_, err = p.finish()
+	refused(t, err, codes.InvalidArgument, errs.InvalidRequest)
+	require.Len(t, f.scan(c, pathOf("d.t")), 2)
 }
 
 // A load many times larger than the room that writes may take goes through it.

@@ -31,7 +31,7 @@ const (
 func encodeOp(req *WriteRequest, s bucketRows) (*shard.Op, error) {
 	op := &shard.Op{Bucket: req.Table.BucketID(s.bucket), Table: req.Table}
 	if w := req.Writer; w != nil {
-		op.Writer = &shard.Sequence{Scope: w.scope(), Epoch: w.Epoch, Seq: w.Seq}
+		op.Writer = &shard.Sequence{Scope: w.scope(), Epoch: w.Epoch, Seq: w.Seq, Hash: w.Hash}
 	}
 	if req.Table.Keyed() {
 		return op, encodeKeyed(op, req, s)

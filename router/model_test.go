@@ -178,7 +178,7 @@ func (m *modelTest) write(tbl *storagetest.Modelled) {
 	}
 	got, err := m.r.Write(context.Background(), req)
 	require.NoError(m.t, err)
-	require.False(m.t, got.Duplicate)
+	require.Zero(m.t, got.Replayed)
 	require.EqualValues(m.t, len(w.Rows), got.Rows)
 	if req.Writer != nil {
 		wr.last, wr.got = req, got
@@ -195,7 +195,7 @@ func (m *modelTest) write(tbl *storagetest.Modelled) {
 func (m *modelTest) resend(wr *modelWriter) {
 	got, err := m.r.Write(context.Background(), wr.last)
 	require.NoError(m.t, err)
-	require.True(m.t, got.Duplicate)
+	require.Equal(m.t, got.Rows, got.Replayed)
 	require.Equal(m.t, wr.got.Offsets, got.Offsets)
 }
 

@@ -50,6 +50,7 @@ type Router struct {
 	o       Options
 	metrics *metrics
 	spread  spreader
+	running runningKeys
 }
 
 // New makes a router.

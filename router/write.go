@@ -2,7 +2,6 @@ package router
 
 import (
 	"context"
-	"fmt"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -46,17 +45,6 @@ func ParseMode(s string, t *millrace.Table) (Mode, error) {
 	return Mode(s), nil
 }
 
-// WriterSequence numbers a batch of a writer.
-type WriterSequence struct {
-	Principal string // who writes; "" without authentication
-	ID        string // the writer's own name for itself
-	Epoch     uint64
-	Seq       uint64 // from 1
-}
-
-// MaxWriterIDBytes bounds a writer's id.
-const MaxWriterIDBytes = 256
-
 // WriteRequest is a batch of rows for a table, decoded and checked against it.
 type WriteRequest struct {
 	Table *millrace.Table
@@ -68,6 +56,8 @@ type WriteRequest struct {
 	// columns alone, or with Delete a partial delete.
 	Partial bool
 	Writer  *WriterSequence
+	// Line is the stream that the batch is of; nil when it is of none.
+	Line *Line
 	// FirstRow is the number of the first row in the client's request, for errors.
 	FirstRow int64
 }
@@ -83,8 +73,9 @@ type WriteResult struct {
 	Rows int64 // of the request; those of refused buckets are in Rejected
 	// Offsets are by bucket key; a bucket where nothing changed has an empty range,
 	// a duplicate whose offsets are forgotten has none.
-	Offsets   map[string]Range
-	Duplicate bool // every part had been taken before
+	Offsets map[string]Range
+	// Replayed is how many of the rows had been taken before, under the same number.
+	Replayed int64
 	// Outcomes are by bucket key when a part was refused or its fate is unknown:
 	// accepted, rejected, unknown. Nil when all went well.
 	Outcomes map[string]string
@@ -135,17 +126,21 @@ func (r *Router) StartWrite(ctx context.Context, req *WriteRequest) (*PendingWri
 		}
 		ops[i] = op
 	}
+	if err := req.Line.next(ctx, req.Writer != nil, ops); err != nil {
+		return nil, err
+	}
 	for i, s := range split {
 		part := pendingPart{key: millrace.BucketKey("", s.bucket), rows: int64(len(s.rows))}
 		part.p, part.err = r.shard(req.Table.Shards[s.bucket]).Start(ctx, ops[i])
 		w.parts = append(w.parts, part)
+		req.Line.started(part.p)
 	}
 	return w, nil
 }
 
 // Wait is the outcome of the batch, when all buckets have answered or ctx ends.
 func (w *PendingWrite) Wait(ctx context.Context) (*WriteResult, error) {
-	res := &WriteResult{Rows: w.rows, Offsets: map[string]Range{}, Duplicate: len(w.parts) > 0}
+	res := &WriteResult{Rows: w.rows, Offsets: map[string]Range{}}
 	var first error
 	outcomes := map[string]string{}
 	for _, part := range w.parts {
@@ -155,7 +150,6 @@ func (w *PendingWrite) Wait(ctx context.Context) (*WriteResult, error) {
 			got, err = part.p.Wait(ctx)
 		}
 		if err != nil {
-			res.Duplicate = false
 			outcomes[part.key] = outcomeOf(err)
 			res.Rejected += part.rows
 			w.r.metrics.writesRefused.Inc()
@@ -166,7 +160,9 @@ func (w *PendingWrite) Wait(ctx context.Context) (*WriteResult, error) {
 			continue
 		}
 		outcomes[part.key] = "accepted"
-		res.Duplicate = res.Duplicate && got.Duplicate
+		if got.Duplicate {
+			res.Replayed += part.rows
+		}
 		if got.Start != millrace.NoOffset {
 			res.Offsets[part.key] = Range{Start: got.Start, End: got.End}
 		}
@@ -192,13 +188,8 @@ func checkWrite(req *WriteRequest) error {
 	if _, err := ParseMode(string(req.Mode), t); err != nil {
 		return err
 	}
-	if w := req.Writer; w != nil {
-		if w.ID == "" || len(w.ID) > MaxWriterIDBytes {
-			return errs.New(errs.InvalidValue, "a writer id has 1 to %d bytes", MaxWriterIDBytes)
-		}
-		if w.Seq == 0 {
-			return errs.New(errs.InvalidValue, "writer sequences begin at 1")
-		}
+	if err := req.Writer.check(); err != nil {
+		return err
 	}
 	if req.Partial && !t.Keyed() {
 		return errs.New(errs.WrongTableKind, "table %s is a log table: its rows are whole, columns cannot be named", t.Path)
@@ -296,7 +287,7 @@ type spreader struct {
 }
 
 func (s *spreader) bucket(req *WriteRequest) uint16 {
-	if req.Writer != nil {
+	if req.Writer != nil { // a retry meets its first copy
 		return row.SpreadBucket(req.Writer.scope(), req.Writer.Seq, req.Table.Buckets)
 	}
 	c, ok := s.next.Load(req.Table.ID)
@@ -304,9 +295,4 @@ func (s *spreader) bucket(req *WriteRequest) uint16 {
 		c, _ = s.next.LoadOrStore(req.Table.ID, &atomic.Uint32{})
 	}
 	return uint16((c.(*atomic.Uint32).Add(1) - 1) % uint32(req.Table.Buckets))
-}
-
-// scope names a writer for a bucket: who it is, and what it calls itself.
-func (w *WriterSequence) scope() string {
-	return fmt.Sprintf("%d:%s%s", len(w.Principal), w.Principal, w.ID)
 }

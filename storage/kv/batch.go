@@ -74,11 +74,11 @@ func (b *Batch) Discard() error { return b.b.Close() }
 // Len is the batch's size in bytes.
 func (b *Batch) Len() int { return b.b.Len() }
 
-// ForgetIdle adds to the batch the removal of the writers of a bucket that were
-// last seen before a time. It looks at writers above the scope after, at most most
-// of them, and says how many it looked at, how many it removes, and where to go on:
-// "" when it looked at all. It leaves those that keep names.
-func (b *Batch) ForgetIdle(ctx context.Context, id millrace.BucketID, beforeMicros int64, after string, most int, keep func(id millrace.BucketID, scope string) bool) (looked, removed int, next string, err error) {
+// ForgetIdle adds to the batch the removal of the writers of a bucket that idle says
+// are so, by their scope and when they were last seen. It looks at writers above the
+// scope after, at most most of them, and says how many it looked at, how many it
+// removes, and where to go on: "" when it looked at all.
+func (b *Batch) ForgetIdle(ctx context.Context, id millrace.BucketID, after string, most int, idle func(scope string, seenMicros int64) bool) (looked, removed int, next string, err error) {
 	lower, upper := appendPrefix(nil, id, kindWriter), appendPrefix(nil, id, kindWriter+1)
 	if after != "" {
 		lower = append(append(lower, after...), 0)
@@ -97,7 +97,7 @@ func (b *Batch) ForgetIdle(ctx context.Context, id millrace.BucketID, beforeMicr
 		if err != nil {
 			return looked, removed, "", errors.Join(b.s.corrupt("%v", err), it.Close())
 		}
-		if w.SeenMicros < beforeMicros && !keep(id, next) {
+		if idle(next, w.SeenMicros) {
 			if err := b.b.Delete(it.Key(), nil); err != nil {
 				return looked, removed, "", errors.Join(err, it.Close())
 			}

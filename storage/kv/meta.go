@@ -44,22 +44,34 @@ const WriterWindow = 64
 type Taken struct {
 	Seq        uint64
 	Start, End millrace.Offset
+	Hash       uint64 // of what the client sent; 0 when the writer's batches have none
 }
 
-// Writer is what a bucket knows of a writer.
+// Writer is what a bucket knows of a writer. Version 1 is of writers whose batches
+// have no hashes, version 2 of those whose batches all have one.
 //
 //	u8 version (1) · u64 epoch · i64 last seen µs · u8 n · n × (u64 seq, i64 start, i64 end)
+//	u8 version (2) · u64 epoch · i64 last seen µs · u8 n · n × (u64 seq, i64 start, i64 end, u64 hash)
 type Writer struct {
 	Epoch      uint64
 	SeenMicros int64
 	Taken      []Taken // rising by Seq, the last WriterWindow
 }
 
-const writerVersion = 1
+const (
+	writerVersion       = 1
+	hashedWriterVersion = 2
+	takenBytes          = 24
+	hashedTakenBytes    = takenBytes + 8
+)
 
 func (w *Writer) encode() []byte {
-	b := make([]byte, 0, 18+24*len(w.Taken))
-	b = append(b, writerVersion)
+	version, each := byte(writerVersion), takenBytes
+	if len(w.Taken) > 0 && w.Taken[0].Hash != 0 {
+		version, each = hashedWriterVersion, hashedTakenBytes
+	}
+	b := make([]byte, 0, 18+each*len(w.Taken))
+	b = append(b, version)
 	b = binary.LittleEndian.AppendUint64(b, w.Epoch)
 	b = binary.LittleEndian.AppendUint64(b, uint64(w.SeenMicros))
 	b = append(b, byte(len(w.Taken)))
@@ -67,12 +79,19 @@ func (w *Writer) encode() []byte {
 		b = binary.LittleEndian.AppendUint64(b, t.Seq)
 		b = binary.LittleEndian.AppendUint64(b, uint64(t.Start))
 		b = binary.LittleEndian.AppendUint64(b, uint64(t.End))
+		if version == hashedWriterVersion {
+			b = binary.LittleEndian.AppendUint64(b, t.Hash)
+		}
 	}
 	return b
 }
 
 func decodeWriter(b []byte) (*Writer, error) {
-	if len(b) < 18 || b[0] != writerVersion || len(b) != 18+24*int(b[17]) {
+	each := takenBytes
+	if len(b) > 0 && b[0] == hashedWriterVersion {
+		each = hashedTakenBytes
+	}
+	if len(b) < 18 || b[0] != writerVersion && b[0] != hashedWriterVersion || len(b) != 18+each*int(b[17]) {
 		return nil, fmt.Errorf("a writer state of %d bytes cannot be read", len(b))
 	}
 	w := &Writer{
@@ -81,12 +100,18 @@ func decodeWriter(b []byte) (*Writer, error) {
 		Taken:      make([]Taken, b[17]),
 	}
 	for i := range w.Taken {
-		e := b[18+24*i:]
+		e := b[18+each*i:]
 		w.Taken[i] = Taken{
 			Seq:   binary.LittleEndian.Uint64(e),
 			Start: millrace.Offset(binary.LittleEndian.Uint64(e[8:])),
 			End:   millrace.Offset(binary.LittleEndian.Uint64(e[16:])),
 		}
+		if each == hashedTakenBytes {
+			w.Taken[i].Hash = binary.LittleEndian.Uint64(e[24:])
+		}
+	}
+	if each == hashedTakenBytes && (len(w.Taken) == 0 || w.Taken[0].Hash == 0) {
+		return nil, fmt.Errorf("a writer state of version %d has no hash", hashedWriterVersion)
 	}
 	return w, nil
 }

@@ -158,7 +158,7 @@ func TestForgetIdle(t *testing.T) {
 	after, steps, removed := "", 0, 0
 	for {
 		batch := s.NewBatch()
-		looked, n, next, err := batch.ForgetIdle(context.Background(), one, 7, after, 4, func(_ millrace.BucketID, scope string) bool { return scope == "w2" })
+		looked, n, next, err := batch.ForgetIdle(context.Background(), one, after, 4, func(scope string, seen int64) bool { return seen < 7 && scope != "w2" })
 		require.NoError(t, err)
 		require.LessOrEqual(t, looked, 4)
 		require.NoError(t, batch.Commit(1))

@@ -24,6 +24,8 @@
 //	    back to what is applied.
 //	S5  The log is purged up to an LSN only when a published manifest covers it.
 //	S6  Answers leave in the order of the log.
+//	S7  Of the ops of one [Line] a shard takes none behind one that failed, so that
+//	    they can be sent again from there on.
 //
 // Files, below the shard's directory: state/ (Pebble), segments/<table>/<partition>/<bucket>/,
 // manifest-<20 digits> (the two newest), tails-<20 digits> (that of each manifest).

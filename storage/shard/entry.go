@@ -14,7 +14,7 @@ import (
 //	u8   version (1)
 //	u32  table · u32 partition · u16 bucket
 //	i64  base offset · i64 time µs
-//	u16  writers, each: u16 n, n bytes scope · u8 flags · u64 epoch · u64 seq · u32 first (from base) · u32 records
+//	u16  writers, each: u16 n, n bytes scope · u8 flags · u64 epoch · u64 seq · u32 first (from base) · u32 records · with flag writerHashed: u64 hash
 //	u16  payloads, each: u32 records · u32 length · bytes (docs/formats/segment.md, payload)
 //
 // The record's checksum covers it; damage inside is a bug or a forged log.
@@ -36,6 +36,8 @@ const (
 	writerFresh = 1 << 0
 	// The batch had been taken before; it raised the writer's epoch only.
 	writerRaised = 1 << 1
+	// The hash of the batch follows.
+	writerHashed = 1 << 2
 )
 
 type entryWriter struct {
@@ -43,6 +45,7 @@ type entryWriter struct {
 	flags          byte
 	epoch, seq     uint64
 	first, records uint32
+	hash           uint64
 }
 
 type entryPayload struct {
@@ -50,13 +53,19 @@ type entryPayload struct {
 	bytes   []byte
 }
 
-// writerBytes is what a writer takes in an entry.
-func writerBytes(scope string) int { return 2 + len(scope) + 1 + 24 }
+// bytes is what a writer takes in an entry.
+func (w *entryWriter) bytes() int {
+	n := 2 + len(w.scope) + 1 + 24
+	if w.flags&writerHashed != 0 {
+		n += 8
+	}
+	return n
+}
 
 func (d *dataEntry) encode() []byte {
 	n := 1 + 10 + 16 + 4
 	for _, w := range d.writers {
-		n += writerBytes(w.scope)
+		n += w.bytes()
 	}
 	for _, p := range d.payloads {
 		n += 8 + len(p.bytes)
@@ -77,6 +86,9 @@ func (d *dataEntry) encode() []byte {
 		b = binary.LittleEndian.AppendUint64(b, w.seq)
 		b = binary.LittleEndian.AppendUint32(b, w.first)
 		b = binary.LittleEndian.AppendUint32(b, w.records)
+		if w.flags&writerHashed != 0 {
+			b = binary.LittleEndian.AppendUint64(b, w.hash)
+		}
 	}
 	b = binary.LittleEndian.AppendUint16(b, uint16(len(d.payloads)))
 	for i, p := range d.payloads {
@@ -139,11 +151,14 @@ func decodeData(b []byte) (*dataEntry, error) {
 		w.flags = byte(c.uint(1))
 		w.epoch, w.seq = c.uint(8), c.uint(8)
 		w.first, w.records = uint32(c.uint(4)), uint32(c.uint(4))
+		if w.flags&writerHashed != 0 {
+			w.hash = c.uint(8)
+		}
 		if c.bad {
 			break
 		}
-		if w.flags&^(writerFresh|writerRaised) != 0 {
-			return nil, fmt.Errorf("a writer with unknown flags %#x", w.flags)
+		if w.flags&^(writerFresh|writerRaised|writerHashed) != 0 || w.flags&writerHashed != 0 && w.hash == 0 {
+			return nil, fmt.Errorf("a writer with flags %#x that cannot be read", w.flags)
 		}
 		d.writers = append(d.writers, w)
 	}

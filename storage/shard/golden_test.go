@@ -23,6 +23,8 @@ import (
 const (
 	fullEntriesDir  = "testdata/formats/entries-v1"
 	fullManifestDir = "testdata/formats/manifest-v1"
+	// What was added to it: writers with a hash.
+	hashedEntriesDir = "testdata/formats/entries-v1-hashed"
 )
 
 // fullTable has all fields of a descriptor.
@@ -72,6 +74,44 @@ func fullEntryFiles() map[string][]byte {
 		"open.entry":       encodeJSON(open),
 		"open-again.entry": encodeJSON(&openEntry{Buckets: open.Buckets}),
 		"drop.entry":       encodeJSON(dropEntry{Table: 7}),
+	}
+}
+
+// hashedData is of a batch that was taken under an idempotency key.
+func hashedData() *dataEntry {
+	p := fullPayloads()
+	return &dataEntry{
+		bucket: millrace.BucketID{Table: 7, Partition: 1, Bucket: 3}, base: 4096, time: 1_780_000_000_123_456,
+		writers: []entryWriter{
+			{scope: "k5:alicenightly", flags: writerFresh | writerHashed, seq: 1, records: 4, hash: 0xfedcba9876543210},
+			{scope: "0:b", seq: 2, first: 4},
+			{scope: "k0:again", flags: writerHashed, seq: 3, first: 4, records: 1, hash: 1},
+		},
+		payloads: []entryPayload{{records: 4, bytes: p[0]}, {records: 1, bytes: p[1]}},
+	}
+}
+
+// Shows that writers with hashes are written as they were, and read as what they were
+// made of.
+func TestHashedEntries(t *testing.T) {
+	name := filepath.Join(hashedEntriesDir, "data.entry")
+	if *rewrite {
+		require.NoError(t, os.MkdirAll(hashedEntriesDir, 0o755))
+		require.NoError(t, os.WriteFile(name, hashedData().encode(), 0o644))
+	}
+	stored, err := os.ReadFile(name)
+	require.NoError(t, err)
+	require.Equal(t, stored, hashedData().encode())
+	d, err := decodeData(stored)
+	require.NoError(t, err)
+	require.Equal(t, hashedData(), d)
+	none := hashedData()
+	none.writers[0].hash = 0
+	_, err = decodeData(none.encode())
+	require.Error(t, err)
+	for n := range stored {
+		_, err := decodeData(stored[:n])
+		require.Error(t, err, n)
 	}
 }
 

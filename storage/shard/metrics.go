@@ -7,6 +7,7 @@ type Metrics struct {
 	groupOps           prometheus.Histogram
 	checkpointSeconds  prometheus.Histogram
 	checkpointFailures prometheus.Counter
+	writersForgotten   prometheus.Counter
 }
 
 // NewMetrics registers the metrics.
@@ -23,7 +24,10 @@ func NewMetrics(reg prometheus.Registerer) *Metrics {
 		checkpointFailures: prometheus.NewCounter(prometheus.CounterOpts{
 			Name: "millrace_shard_checkpoint_failures_total", Help: "Flushes and checkpoints that failed.",
 		}),
+		writersForgotten: prometheus.NewCounter(prometheus.CounterOpts{
+			Name: "millrace_shard_writers_forgotten_total", Help: "Idle writers and idempotency keys that a bucket forgot.",
+		}),
 	}
-	reg.MustRegister(m.groupOps, m.checkpointSeconds, m.checkpointFailures)
+	reg.MustRegister(m.groupOps, m.checkpointSeconds, m.checkpointFailures, m.writersForgotten)
 	return m
 }

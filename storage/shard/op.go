@@ -52,6 +52,11 @@ type Op struct {
 
 	// Writer numbers the batch; nil when it is not numbered.
 	Writer *Sequence
+
+	// Line is the stream that the op is of, nil when it is of none, and Place its place
+	// there, from 1. The parts of a batch share a place.
+	Line  *Line
+	Place uint64
 }
 
 // Encoded is an encoded payload and its record count.

@@ -87,17 +87,24 @@ func (g *group) full() bool {
 // it leaves nothing. An op that repeats an earlier batch, or changes nothing, is
 // answered with the group, since what it stands on may still be in flight.
 func (s *Shard) prepare(g *group, p *pending) {
+	if err := p.op.inLine(); err != nil {
+		p.answer(Result{}, err)
+		return
+	}
 	res, err := s.prepareOp(g, p.op)
 	if err != nil {
 		p.answer(Result{}, err)
 		return
 	}
 	g.answers = append(g.answers, answer{to: p, result: res})
+	if p.decided != nil {
+		close(p.decided)
+	}
 }
 
 func (s *Shard) prepareOp(g *group, op *Op) (Result, error) {
-	if op.Table.Keyed() != (op.Keys != nil) {
-		return Result{}, errs.New(errs.Internal, "shard: an op of table %s does not fit its kind", op.Table.Path)
+	if w := op.Writer; op.Table.Keyed() != (op.Keys != nil) || w != nil && isKey(w.Scope) != (w.Hash != 0) {
+		return Result{}, errs.New(errs.Internal, "shard: an op of table %s does not fit its kind or writer", op.Table.Path)
 	}
 	b, open, err := s.bucketFor(g, op)
 	if err != nil {
@@ -177,11 +184,15 @@ func (s *Shard) partFor(g *group, b *bucketState) *part {
 }
 
 func (pt *part) addWriter(s *Sequence, flags byte, start, end millrace.Offset) {
-	pt.entry.writers = append(pt.entry.writers, entryWriter{
+	if s.Hash != 0 {
+		flags |= writerHashed
+	}
+	w := entryWriter{
 		scope: s.Scope, flags: flags, epoch: s.Epoch, seq: s.Seq,
-		first: uint32(start - pt.entry.base), records: uint32(end - start),
-	})
-	pt.bytes += writerBytes(s.Scope)
+		first: uint32(start - pt.entry.base), records: uint32(end - start), hash: s.Hash,
+	}
+	pt.entry.writers = append(pt.entry.writers, w)
+	pt.bytes += w.bytes()
 }
 
 // checkLogOp refuses what does not fit into an entry.
@@ -291,7 +302,13 @@ func (s *Shard) writer(g *group, b millrace.BucketID, scope string) (*kv.Writer,
 			return w, nil
 		}
 	}
-	return s.kv.Writer(b, scope)
+	w, err := s.kv.Writer(b, scope)
+	// Keys are forgotten to the minute, so that they can be used for something else; a
+	// writer that still is remembered goes on where it was.
+	if w != nil && isKey(scope) && forgotten(scope, w.SeenMicros, s.o.Clock.Now()) {
+		return nil, nil
+	}
+	return w, err
 }
 
 // finish turns the parts into entries of the log.

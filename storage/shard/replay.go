@@ -253,7 +253,7 @@ func (r *replayer) writer(batch *kv.Batch, b *bucketState, e *dataEntry, w entry
 		known = raised(known, w.epoch, e.time)
 	} else {
 		start := e.base + millrace.Offset(w.first)
-		known = taken(known, &Sequence{Scope: w.scope, Epoch: w.epoch, Seq: w.seq}, start, start+millrace.Offset(w.records), e.time)
+		known = taken(known, &Sequence{Scope: w.scope, Epoch: w.epoch, Seq: w.seq, Hash: w.hash}, start, start+millrace.Offset(w.records), e.time)
 	}
 	r.writers[ref] = known
 	return batch.SetWriter(b.id, w.scope, known)

@@ -11,20 +11,40 @@ import (
 
 // Sequence numbers a batch of a writer, so that a retry is recognised.
 type Sequence struct {
-	// Scope names the writer: principal, table and writer id, put together by the
-	// front; at most MaxScopeBytes.
+	// Scope names the writer: principal and writer id, put together by the front; at
+	// most MaxScopeBytes. One that begins with KeyScope is an idempotency key.
 	Scope string
 	// Epoch fences older instances of the writer; 0 when the writer has none.
 	Epoch uint64
-	// Seq is the batch's number, from 1.
+	// Seq is the batch's number, from 1. Of a key it is the chunk's number in its body.
 	Seq uint64
+	// Hash is of the whole chunk as the client sent it, not of this bucket's part: so
+	// another body is found wherever both have rows for one bucket. Only keys have one.
+	Hash uint64
 }
+
+// KeyScope begins the scope of an idempotency key.
+const KeyScope = 'k'
 
 // MaxScopeBytes bounds a writer's scope.
 const MaxScopeBytes = 1024
 
-// writerIdle is how long a bucket remembers a writer of which it takes nothing.
-const writerIdle = 7 * 24 * time.Hour
+// How long a bucket remembers a writer, or a key, of which it takes nothing.
+const (
+	writerIdle = 7 * 24 * time.Hour
+	KeyIdle    = 24 * time.Hour
+)
+
+func isKey(scope string) bool { return scope != "" && scope[0] == KeyScope }
+
+// forgotten says whether a writer is no longer remembered.
+func forgotten(scope string, seenMicros int64, now time.Time) bool {
+	idle := writerIdle
+	if isKey(scope) {
+		idle = KeyIdle
+	}
+	return seenMicros < now.Add(-idle).UnixMicro()
+}
 
 // admit decides what becomes of a numbered batch: new (nil, nil), a duplicate
 // (the batch it repeats, or one without offsets when that is forgotten), or an
@@ -48,11 +68,18 @@ func admit(w *kv.Writer, s *Sequence) (*Result, error) {
 		}
 		return 0
 	})
+	if found && w.Taken[i].Hash != s.Hash {
+		return nil, errs.New(errs.IdempotencyKeyReused, "the idempotency key came before with another body: a key is for one request, sent again unchanged")
+	}
 	if found {
 		return &Result{Start: w.Taken[i].Start, End: w.Taken[i].End, Duplicate: true}, nil
 	}
 	if i == 0 && len(w.Taken) == kv.WriterWindow {
 		return &Result{Start: millrace.NoOffset, End: millrace.NoOffset, Duplicate: true}, nil
+	}
+	if isKey(s.Scope) {
+		// Only a request that goes on after refusals leaves a chunk out.
+		return nil, errs.New(errs.OutOfOrderSequence, "chunk %d was refused here when the idempotency key first came, and stays so: send what is to be written under another key", s.Seq)
 	}
 	last := w.Taken[len(w.Taken)-1].Seq
 	return nil, errs.New(errs.OutOfOrderSequence,
@@ -70,7 +97,7 @@ func taken(w *kv.Writer, s *Sequence, start, end millrace.Offset, timeMicros int
 		}
 		n.Taken = append(make([]kv.Taken, 0, len(keep)+1), keep...)
 	}
-	n.Taken = append(n.Taken, kv.Taken{Seq: s.Seq, Start: start, End: end})
+	n.Taken = append(n.Taken, kv.Taken{Seq: s.Seq, Start: start, End: end, Hash: s.Hash})
 	return n
 }
 

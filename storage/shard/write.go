@@ -16,9 +16,11 @@ type pending struct {
 	bytes int64
 	once  sync.Once
 	done  chan struct{} // closed when the outcome is there
-	out   outcome
-	room  func()
-	shard *Shard
+	// decided is closed when the op was prepared or answered; nil unless it is in line.
+	decided chan struct{}
+	out     outcome
+	room    func()
+	shard   *Shard
 }
 
 type outcome struct {
@@ -31,6 +33,9 @@ func (p *pending) answer(r Result, err error) {
 	p.once.Do(func() {
 		p.room()
 		p.out = outcome{r, err}
+		if err != nil && p.op != nil {
+			p.op.fail() // before anything behind it is looked at
+		}
 		close(p.done)
 	})
 }
@@ -52,10 +57,28 @@ type Pending struct{ p *pending }
 // way in the order it started them. Wait for each.
 func (s *Shard) Start(ctx context.Context, op *Op) (*Pending, error) {
 	p := &pending{op: op}
+	if op.Line != nil {
+		p.decided = make(chan struct{})
+	}
 	if err := s.enqueue(ctx, p); err != nil {
+		op.fail()
 		return nil, err
 	}
 	return &Pending{p}, nil
+}
+
+// Decided waits until the shard has taken the op into a group, or refused it.
+// REQUIRES: the op is in line.
+func (p *Pending) Decided(ctx context.Context) error {
+	select {
+	case <-p.p.decided:
+	case <-p.p.done:
+	case <-p.p.shard.loopDone:
+	case <-p.p.shard.kv.Dead():
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+	return nil
 }
 
 // Wait is the outcome, as Write gives it.

@@ -107,9 +107,13 @@ func (g *Generator) bool() any {
 
 // Number gives a write a writer's number: mostly the next one or one a little
 // above, sometimes one that was taken, left out or long forgotten, sometimes
-// another epoch.
+// another epoch. Some writers are keys, of which sometimes another body comes.
 func (g *Generator) Number(w *Write, b *Bucket) {
 	s := &Sequence{Writer: fmt.Sprintf("writer-%d", g.Rng.IntN(3))}
+	key := g.Rng.IntN(3) == 0
+	if key {
+		s.Writer = fmt.Sprintf("key-%d", g.Rng.IntN(2))
+	}
 	s.Epoch = b.epoch(s.Writer)
 	last := b.LastSeq(s.Writer)
 	switch r := g.Rng.IntN(20); {
@@ -123,6 +127,11 @@ func (g *Generator) Number(w *Write, b *Bucket) {
 		s.Seq = max(1, last-min(last, uint64(g.Rng.IntN(300))))
 	}
 	switch r := g.Rng.IntN(20); {
+	case key:
+		s.Hash = s.Seq
+		if r == 0 {
+			s.Hash++
+		}
 	case r == 0:
 		s.Epoch++
 	case r == 1 && s.Epoch > 0:

@@ -41,11 +41,12 @@ func (c Change) String() string { return c.Type.String() + " " + c.Row.String() 
 // Equal says whether two changes are the same.
 func (c Change) Equal(o Change) bool { return c.Type == o.Type && slices.Equal(c.Row, o.Row) }
 
-// Sequence numbers a write of a writer.
+// Sequence numbers a write of a writer. Keys, whose names begin with k, have hashes.
 type Sequence struct {
 	Writer string
 	Epoch  uint64
 	Seq    uint64
+	Hash   uint64
 }
 
 // Write is a batch of rows for one bucket.
@@ -83,6 +84,7 @@ type writer struct {
 type taken struct {
 	seq        uint64
 	start, end int64
+	hash       uint64
 }
 
 // NewBucket is a bucket that was never written to.
@@ -126,7 +128,7 @@ func (b *Bucket) Write(t *Table, w *Write) Outcome {
 			b.writers[s.Writer] = wr
 		}
 		wr.epoch = s.Epoch
-		wr.taken = append(wr.taken, taken{s.Seq, out.Start, out.End})
+		wr.taken = append(wr.taken, taken{s.Seq, out.Start, out.End, s.Hash})
 		if len(wr.taken) > 64 {
 			wr.taken = wr.taken[1:]
 		}
@@ -146,6 +148,9 @@ func (b *Bucket) known(s *Sequence) (Outcome, bool) {
 		return Outcome{}, false
 	}
 	for _, k := range w.taken {
+		if k.seq == s.Seq && k.hash != s.Hash {
+			return Outcome{Code: errs.IdempotencyKeyReused}, true
+		}
 		if k.seq == s.Seq {
 			w.epoch = s.Epoch
 			return Outcome{Start: k.start, End: k.end, Duplicate: true}, true

@@ -150,7 +150,7 @@ func (t *Table) StateKey(r Row) []byte {
 func (t *Table) Op(w *Write, pieceBytes int) *shard.Op {
 	op := &shard.Op{Bucket: t.BucketID(w.Bucket), Table: t.Table, Set: w.Set}
 	if s := w.Writer; s != nil {
-		op.Writer = &shard.Sequence{Scope: s.Writer, Epoch: s.Epoch, Seq: s.Seq}
+		op.Writer = &shard.Sequence{Scope: s.Writer, Epoch: s.Epoch, Seq: s.Seq, Hash: s.Hash}
 	}
 	rec := t.Record(w.Rows, t.Columns())
 	defer rec.Release()

@@ -59,7 +59,9 @@ type World struct {
 	Clock  *Clock
 	Log    slog.Handler
 	Worker *storage.Worker
-	Tables []*Modelled
+	// Registry has the metrics of the worker opened last.
+	Registry *prometheus.Registry
+	Tables   []*Modelled
 
 	images atomic.Uint64 // taken so far; each draws its own numbers
 }
@@ -97,7 +99,8 @@ func NewWorld(tb testing.TB, seed uint64) *World {
 // TryOpen opens a worker on the file system.
 func (w *World) TryOpen() (*storage.Worker, error) {
 	o := w.Opts
-	o.FS, o.Clock, o.Logger, o.Registerer = vfs.FS(w.FS), w.Clock, slog.New(w.Log), prometheus.NewRegistry()
+	w.Registry = prometheus.NewRegistry()
+	o.FS, o.Clock, o.Logger, o.Registerer = vfs.FS(w.FS), w.Clock, slog.New(w.Log), w.Registry
 	if w.Wrap != nil {
 		o.FS = w.Wrap(w.FS)
 	}
