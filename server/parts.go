@@ -40,7 +40,7 @@ func (s *Server) openWorker(ctx context.Context) error {
 	s.worker = w
 	s.onStop("worker", w.Close)
 	s.health.watch("worker", w.Err)
-	return w.DropUnknown(ctx, func(id millrace.TableID) bool {
+	return w.DropUnknown(ctx, func(id millrace.TableID, _ millrace.PartitionID) bool {
 		_, err := s.catalog.TableByID(ctx, id)
 		return !errs.Is(err, errs.TableNotFound)
 	})

@@ -9,6 +9,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	millrace "github.com/millrace/millrace"
 	"github.com/millrace/millrace/errs"
 	"github.com/millrace/millrace/storage/storagetest"
 )
@@ -25,7 +26,7 @@ func small(t testing.TB) *storagetest.World {
 // write makes a write and requires the answer that the model gives.
 func write(t testing.TB, w *storagetest.World, m *storagetest.Modelled, wr *storagetest.Write) {
 	t.Helper()
-	want := m.Buckets[wr.Bucket].Write(m.Table, wr)
+	want := m.Write(wr)
 	res, err := w.Shard(m.Table, wr.Bucket).Write(context.Background(), m.Op(wr, 0))
 	require.Equal(t, want.Code, errs.CodeOf(err), "%v", err)
 	if err == nil {
@@ -52,7 +53,11 @@ func checkpoint(t testing.TB, w *storagetest.World) {
 func dropTable(t testing.TB, w *storagetest.World, m *storagetest.Modelled) {
 	t.Helper()
 	for _, s := range w.Worker.Shards() {
-		require.NoError(t, s.DropTable(context.Background(), m.ID))
+		if m.Partition == 0 {
+			require.NoError(t, s.DropTable(context.Background(), m.ID))
+		} else {
+			require.NoError(t, s.DropPartition(context.Background(), m.ID, m.Partition))
+		}
 	}
 	for i, o := range w.Tables {
 		if o == m {
@@ -94,10 +99,15 @@ func TestDropKeepsFilesOfTheManifest(t *testing.T) {
 	}
 }
 
-// Shows that a table can be dropped, and others opened and written to, at any moment
-// of a checkpoint: what is left by a crash at any later moment of it opens, and holds
-// what was acknowledged.
+// Shows that a table, or a partition, can be dropped, and others opened, sealed and
+// written to, at any moment of a checkpoint: what is left by a crash at any later
+// moment of it opens, and holds what was acknowledged.
 func TestDropDuringCheckpoint(t *testing.T) {
+	t.Run("table", func(t *testing.T) { testDropDuringCheckpoint(t, 0) })
+	t.Run("partition", func(t *testing.T) { testDropDuringCheckpoint(t, 2) })
+}
+
+func testDropDuringCheckpoint(t *testing.T, partition millrace.PartitionID) {
 	points := []string{"checkpoint:segments", "checkpoint:tails", "checkpoint:state", "checkpoint:manifest", "checkpoint:purged"}
 	for i, at := range append([]string{"start"}, points...) {
 		for _, crashAt := range append(points[i:], "end") {
@@ -112,7 +122,8 @@ func TestDropDuringCheckpoint(t *testing.T) {
 				}
 				w.MustOpen()
 				stays := w.Add(storagetest.NewTable(1, 1, 1, 2, storagetest.KeyedColumns...))
-				goes := w.Add(storagetest.NewTable(2, 1, 1, 2, storagetest.KeyedColumns...))
+				table := storagetest.NewTable(2, 1, 1, 2, storagetest.KeyedColumns...)
+				goes := w.Add(table.InPartition(partition))
 				write(t, w, stays, &storagetest.Write{Rows: keyedRows(0, 500, "a")})
 				write(t, w, goes, &storagetest.Write{Rows: keyedRows(0, 500, "a")})
 				checkpoint(t, w)
@@ -125,6 +136,11 @@ func TestDropDuringCheckpoint(t *testing.T) {
 						born := w.Add(storagetest.NewTable(3, 1, 1, 2, storagetest.KeyedColumns...))
 						write(t, w, born, &storagetest.Write{Rows: keyedRows(0, 700, "a")})
 						write(t, w, stays, &storagetest.Write{Rows: keyedRows(0, 700, "d")})
+						if partition != 0 {
+							sealed := w.Add(table.InPartition(partition + 1))
+							write(t, w, sealed, &storagetest.Write{Rows: keyedRows(0, 7, "f")})
+							sealPartition(t, w, sealed)
+						}
 					})
 				}
 				image := w.FS
@@ -147,8 +163,14 @@ func TestDropDuringCheckpoint(t *testing.T) {
 				w.FS = image
 				w.MustOpen()
 				w.Check()
-				require.Len(t, w.Worker.Shards()[0].Tables(), 2)
-				write(t, w, stays, &storagetest.Write{Rows: keyedRows(0, 5, "e")})
+				if partition == 0 {
+					require.Len(t, w.Worker.Shards()[0].Tables(), 2)
+				} else {
+					require.Equal(t, []millrace.PartitionID{partition + 1}, w.Worker.Shards()[0].Partitions(2))
+				}
+				for _, m := range w.Tables {
+					write(t, w, m, &storagetest.Write{Rows: keyedRows(0, 5, "e")}) // a sealed one refuses it
+				}
 				w.Close()
 				w.MustOpen()
 				w.Check()

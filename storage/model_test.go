@@ -65,6 +65,7 @@ type modelTest struct {
 	gen   storagetest.Generator
 	gone  []*storagetest.Modelled
 	next  millrace.TableID
+	parts millrace.PartitionID // so far
 	done  int
 	piece int // bytes of a columnar payload
 }
@@ -110,20 +111,35 @@ func (m *modelTest) step() {
 		m.Check()
 	case r < 992:
 		m.crashInBurst()
-	case r < 996:
+	case r < 995:
 		m.drop()
+	case r < 997:
+		m.seal()
 	default:
 		m.lookup()
 	}
 }
 
+// create makes a table, or another partition of one.
 func (m *modelTest) create(keyed bool) {
+	for _, tbl := range m.Tables {
+		if tbl.Keyed == keyed && tbl.Partition != 0 && m.Rng.IntN(2) == 0 {
+			m.parts++
+			m.Add(tbl.InPartition(m.parts))
+			return
+		}
+	}
 	m.next++
 	keys, cols := 0, storagetest.LogColumns
 	if keyed {
 		keys, cols = 2, storagetest.KeyedColumns
 	}
-	m.Add(storagetest.NewTable(m.next, 1+m.Rng.IntN(5), m.Opts.Shards, keys, cols...))
+	tbl := storagetest.NewTable(m.next, 1+m.Rng.IntN(5), m.Opts.Shards, keys, cols...)
+	if m.Rng.IntN(2) == 0 {
+		m.parts++
+		tbl = tbl.InPartition(m.parts)
+	}
+	m.Add(tbl)
 }
 
 type started struct {
@@ -170,7 +186,7 @@ func (m *modelTest) send(tbl *storagetest.Modelled, w *storagetest.Write) starte
 	}
 	p, err := m.Shard(tbl.Table, w.Bucket).Start(context.Background(), tbl.Op(w, piece))
 	require.NoError(m.t, err)
-	return started{p: p, want: tbl.Buckets[w.Bucket].Write(tbl.Table, w), text: fmt.Sprintf("%s/%d %d rows writer %+v", tbl.Path, w.Bucket, len(w.Rows), w.Writer)}
+	return started{p: p, want: tbl.Write(w), text: fmt.Sprintf("%s/%d %d rows writer %+v", tbl.Path, w.Bucket, len(w.Rows), w.Writer)}
 }
 
 func (m *modelTest) checkpoint() {
@@ -184,27 +200,59 @@ func (m *modelTest) restart() {
 	m.Check()
 }
 
-// drop drops a table, while writes to it are under way: each is taken before the
-// drop, or refused.
+// drop drops a table or partition, while writes to it are under way: each is taken
+// before the drop, or refused.
 func (m *modelTest) drop() {
 	i := m.Rng.IntN(len(m.Tables))
 	tbl := m.Tables[i]
 	for range m.Rng.IntN(4) {
 		m.send(tbl, m.gen.Write(tbl.Table, uint16(m.Rng.IntN(len(tbl.Buckets)))))
 	}
+	code := errs.TableNotFound
 	for _, s := range m.Worker.Shards() {
-		require.NoError(m.t, s.DropTable(context.Background(), tbl.ID))
+		if tbl.Partition == 0 {
+			require.NoError(m.t, s.DropTable(context.Background(), tbl.ID))
+			continue
+		}
+		code = errs.PartitionExpired
+		require.NoError(m.t, s.DropPartition(context.Background(), tbl.ID, tbl.Partition))
 	}
 	for b := range tbl.Buckets {
 		lg, _, err := m.Shard(tbl.Table, uint16(b)).Log(tbl.BucketID(uint16(b)))
 		require.NoError(m.t, err)
 		require.Nil(m.t, lg, "bucket %d of a dropped table", b)
 		_, err = m.Shard(tbl.Table, uint16(b)).Write(context.Background(), tbl.Op(m.gen.Write(tbl.Table, uint16(b)), 0))
-		require.Equal(m.t, errs.TableNotFound, errs.CodeOf(err))
+		require.Equal(m.t, code, errs.CodeOf(err))
 	}
 	m.Tables = append(m.Tables[:i], m.Tables[i+1:]...)
 	m.gone = append(m.gone, tbl)
 	m.create(tbl.Keyed)
+}
+
+// seal seals a partition, while writes to it are under way: each is taken before the
+// seal, or refused.
+func (m *modelTest) seal() {
+	tbl := m.Tables[m.Rng.IntN(len(m.Tables))]
+	if tbl.Partition == 0 || tbl.Sealed {
+		return
+	}
+	write := func() started {
+		return m.send(tbl, m.gen.Write(tbl.Table, uint16(m.Rng.IntN(len(tbl.Buckets)))))
+	}
+	var under []started
+	for range m.Rng.IntN(4) {
+		under = append(under, write())
+	}
+	for _, s := range m.Worker.Shards() {
+		require.NoError(m.t, s.SealPartition(context.Background(), tbl.ID, tbl.Partition))
+	}
+	tbl.Sealed = true
+	under = append(under, write())
+	for _, s := range under {
+		_, err := s.p.Wait(context.Background())
+		require.Equal(m.t, s.want.Code, errs.CodeOf(err))
+	}
+	m.create(tbl.Keyed) // something to write to
 }
 
 // crashInBurst crashes while writes are under way: what a shard holds afterwards
@@ -218,6 +266,9 @@ func (m *modelTest) crashInBurst() {
 	var under []*shard.Pending
 	for range 5 + m.Rng.IntN(40) {
 		tbl := m.Tables[m.Rng.IntN(len(m.Tables))]
+		if tbl.Sealed {
+			continue
+		}
 		w := m.gen.Write(tbl.Table, uint16(m.Rng.IntN(len(tbl.Buckets))))
 		p, err := m.Shard(tbl.Table, w.Bucket).Start(context.Background(), tbl.Op(w, 0))
 		require.NoError(m.t, err)
@@ -226,7 +277,7 @@ func (m *modelTest) crashInBurst() {
 		order[sh] = append(order[sh], sent{tbl, w})
 	}
 	m.done += len(under)
-	for _, p := range under[:m.Rng.IntN(len(under))] {
+	for _, p := range under[:m.Rng.IntN(len(under)+1)] {
 		_, err := p.Wait(context.Background())
 		require.NoError(m.t, err)
 	}

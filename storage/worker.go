@@ -123,14 +123,23 @@ func (w *Worker) Err() error {
 	return err
 }
 
-// DropUnknown drops the data of tables that are not known: their DROP was decided
-// and not carried out when the process ended.
-func (w *Worker) DropUnknown(ctx context.Context, known func(millrace.TableID) bool) error {
+// DropUnknown drops the data of tables, and of partitions, that are not known: their
+// DROP was decided and not carried out when the process ended. known is asked about
+// partition 0 for the table itself.
+func (w *Worker) DropUnknown(ctx context.Context, known func(millrace.TableID, millrace.PartitionID) bool) error {
 	for _, s := range w.shards {
 		for _, id := range s.Tables() {
-			if !known(id) {
+			if !known(id, 0) {
 				if err := s.DropTable(ctx, id); err != nil {
 					return err
+				}
+				continue
+			}
+			for _, p := range s.Partitions(id) {
+				if !known(id, p) {
+					if err := s.DropPartition(ctx, id, p); err != nil {
+						return err
+					}
 				}
 			}
 		}

@@ -48,10 +48,14 @@ func (b *Batch) SetWriter(id millrace.BucketID, scope string, w *Writer) error {
 	return b.b.Set(b.k, w.encode(), nil)
 }
 
-// DropBucket removes everything of a bucket.
-func (b *Batch) DropBucket(id millrace.BucketID) error {
-	lower, upper := bucketRange(id)
-	return b.b.DeleteRange(lower, upper, nil)
+// DropBuckets removes everything of the buckets of a partition; of all buckets of the
+// table when the partition is 0.
+func (b *Batch) DropBuckets(t millrace.TableID, p millrace.PartitionID) error {
+	lower := binary.BigEndian.AppendUint32(nil, uint32(t))
+	if p != 0 {
+		lower = binary.BigEndian.AppendUint32(lower, uint32(p))
+	}
+	return b.b.DeleteRange(lower, after(lower), nil)
 }
 
 // Commit applies the batch as of a record of the log. It does not sync: see Flush.

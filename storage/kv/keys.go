@@ -37,13 +37,6 @@ func writerKey(b millrace.BucketID, scope string) []byte {
 	return append(appendPrefix(nil, b, kindWriter), scope...)
 }
 
-// bucketRange is [lower, upper) of all keys of a bucket.
-func bucketRange(b millrace.BucketID) (lower, upper []byte) {
-	lower = appendPrefix(nil, b, 0)
-	upper = appendPrefix(nil, b, 0xff)
-	return lower, upper
-}
-
 // after is the least key above all keys that begin with p.
 // REQUIRES: p has a byte below 0xff.
 func after(p []byte) []byte {

@@ -34,7 +34,7 @@ func TestRows(t *testing.T) {
 		lsn++
 		b := s.NewBatch()
 		if round == 30 {
-			require.NoError(t, b.DropBucket(two))
+			require.NoError(t, b.DropBuckets(two.Table, two.Partition))
 			two := string(kv.AppendRowKey(nil, two, nil))
 			for k := range want {
 				if strings.HasPrefix(k, two) {

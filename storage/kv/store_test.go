@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"syscall"
@@ -23,7 +24,7 @@ import (
 
 var (
 	one = millrace.BucketID{Table: 1, Partition: 2, Bucket: 3}
-	two = millrace.BucketID{Table: 1, Partition: 2, Bucket: 4}
+	two = millrace.BucketID{Table: 1, Partition: 3, Bucket: 3}
 )
 
 func open(t testing.TB, fs vfs.FS, onDeath func(error)) *kv.Store {
@@ -79,7 +80,7 @@ func TestSnapshots(t *testing.T) {
 	put(t, s, 3, one, "aa=changed", "c=new")
 	batch := s.NewBatch()
 	require.NoError(t, batch.SetWriter(one, "w", &kv.Writer{Epoch: 1, Taken: []kv.Taken{{Seq: 1}}}))
-	require.NoError(t, batch.DropBucket(one))
+	require.NoError(t, batch.DropBuckets(one.Table, one.Partition))
 	require.NoError(t, batch.Commit(4))
 
 	all := []string{"a=1", "aa=2", "ab=3", "b=4", "\xff=5", "\xff\xff=6"}
@@ -315,4 +316,43 @@ func TestOpenFails(t *testing.T) {
 			return
 		}
 	}
+}
+
+// Shows that dropping a partition, or a table, takes every bucket of it, and none of
+// its neighbours.
+func TestDropBuckets(t *testing.T) {
+	s := open(t, vfs.NewMem(), nil)
+	var ids []millrace.BucketID
+	for _, table := range []millrace.TableID{1, 2, 3, 1 << 31} {
+		for _, p := range []millrace.PartitionID{1, 255, 256, 1<<32 - 1} {
+			for _, b := range []uint16{0, 1, 1<<16 - 1} {
+				ids = append(ids, millrace.BucketID{Table: table, Partition: p, Bucket: b})
+			}
+		}
+	}
+	for i, id := range ids {
+		put(t, s, millrace.LSN(i+1), id, "\x00=1", "\xff=2")
+	}
+	left := func() (out []millrace.BucketID) {
+		sn := s.NewSnapshot()
+		for _, id := range ids {
+			if len(rowsOf(t, sn, id, "", "")) > 0 {
+				out = append(out, id)
+			}
+		}
+		require.NoError(t, sn.Close())
+		return out
+	}
+	without := func(in []millrace.BucketID, table millrace.TableID, p millrace.PartitionID) []millrace.BucketID {
+		return slices.DeleteFunc(slices.Clone(in), func(id millrace.BucketID) bool { return id.Table == table && (p == 0 || id.Partition == p) })
+	}
+	want := ids
+	for i, d := range []millrace.BucketID{{Table: 1, Partition: 255}, {Table: 2, Partition: 1<<32 - 1}, {Table: 2}} {
+		batch := s.NewBatch()
+		require.NoError(t, batch.DropBuckets(d.Table, d.Partition))
+		require.NoError(t, batch.Commit(millrace.LSN(100+i)))
+		want = without(want, d.Table, d.Partition)
+		require.Equal(t, want, left())
+	}
+	require.NoError(t, s.Close())
 }

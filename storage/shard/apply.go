@@ -38,7 +38,9 @@ func (s *Shard) applyDurable(g *group, at appliedAt) error {
 	if err != nil {
 		return err
 	}
-	s.closeDropped(dropped, at.lsn)
+	for i, e := range g.endings {
+		s.closeDropped(e.of, dropped[i], at.lsn)
+	}
 	if s.tailBytes.Load() > s.o.TailBytes || s.anyLarge(g) || s.sinceBytes.Load() > s.o.CheckpointBytes {
 		wake(s.unflushed)
 	}
@@ -73,11 +75,12 @@ func (s *Shard) applyInto(g *group) (*kv.Batch, [][]bucket.TailBatch, error) {
 				return err
 			}
 		}
-		for _, t := range g.drops {
-			for _, b := range s.bucketsOf(t) {
-				if err := batch.DropBucket(b.id); err != nil {
-					return err
-				}
+		for _, e := range g.endings {
+			if e.seal {
+				continue
+			}
+			if err := batch.DropBuckets(e.of.table, e.of.partition); err != nil {
+				return err
 			}
 		}
 		return nil
@@ -90,8 +93,8 @@ func (s *Shard) applyInto(g *group) (*kv.Batch, [][]bucket.TailBatch, error) {
 }
 
 // publish makes a group visible, all at once for those who hold applyMu, and returns
-// the buckets that it dropped.
-func (s *Shard) publish(g *group, batch *kv.Batch, tails [][]bucket.TailBatch, at appliedAt) ([]*bucketState, error) {
+// the buckets that each of its endings dropped.
+func (s *Shard) publish(g *group, batch *kv.Batch, tails [][]bucket.TailBatch, at appliedAt) ([][]*bucketState, error) {
 	s.applyMu.Lock()
 	defer s.applyMu.Unlock() // also when Pebble ends this goroutine
 	if err := batch.Commit(at.lsn); err != nil {
@@ -102,8 +105,7 @@ func (s *Shard) publish(g *group, batch *kv.Batch, tails [][]bucket.TailBatch, a
 		for _, id := range o.Buckets {
 			b := s.unborn[id]
 			delete(s.unborn, id)
-			s.buckets[id] = b
-			s.tables[id.Table] = b.of
+			s.listLocked(b)
 		}
 	}
 	s.bucketsMu.Unlock()
@@ -113,10 +115,14 @@ func (s *Shard) publish(g *group, batch *kv.Batch, tails [][]bucket.TailBatch, a
 			s.tailBytes.Add(int64(len(t.Payload)))
 		}
 	}
-	var dropped []*bucketState
-	for _, t := range g.drops {
-		dropped = append(dropped, s.unlist(t)...)
-		s.dropped[t] = struct{}{}
+	dropped := make([][]*bucketState, len(g.endings))
+	for i, e := range g.endings {
+		if e.seal {
+			s.seal(e.of)
+			continue
+		}
+		dropped[i] = s.unlist(e.of)
+		s.dropped[e.of] = struct{}{}
 	}
 	s.applied.Store(&at)
 	return dropped, nil

@@ -29,6 +29,7 @@ type cut struct {
 	at      *appliedAt
 	tables  []*tableState
 	buckets []*bucketState
+	sealed  []SealedPartition
 }
 
 // cut takes what there is now. Groups are applied under the same lock, so that no
@@ -39,7 +40,7 @@ func (s *Shard) cut() cut {
 	defer s.applyMu.RUnlock()
 	s.bucketsMu.RLock()
 	defer s.bucketsMu.RUnlock()
-	c := cut{at: s.applied.Load(), tables: values(s.tables), buckets: values(s.buckets)}
+	c := cut{at: s.applied.Load(), tables: values(s.tables), buckets: values(s.buckets), sealed: s.sealedListLocked()}
 	slices.SortFunc(c.tables, func(a, b *tableState) int { return cmp.Compare(a.newest().ID, b.newest().ID) })
 	slices.SortFunc(c.buckets, func(a, b *bucketState) int { return a.id.Compare(b.id) })
 	return c
@@ -77,7 +78,7 @@ func (s *Shard) writeCheckpoint(ctx context.Context, c cut) error {
 	// beyond is skipped when the log is replayed.
 	m := &Manifest{
 		Cluster: s.o.Cluster[:], Shard: s.o.ID, Number: s.manifest.number + 1,
-		LSN: c.at.lsn, Tail: c.at.tail, FeatureLevel: FeatureLevel,
+		LSN: c.at.lsn, Tail: c.at.tail, FeatureLevel: FeatureLevel, Sealed: c.sealed,
 	}
 	for _, t := range c.tables {
 		m.addTable(t)

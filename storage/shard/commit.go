@@ -151,7 +151,7 @@ const maxTails = 2
 // take adds a request to a group, or answers it.
 func (s *Shard) take(g *group, p *pending) {
 	if p.op == nil {
-		s.takeDrop(g, p)
+		s.takeEnding(g, p)
 		return
 	}
 	if _, err := s.room(); err != nil {

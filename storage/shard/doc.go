@@ -26,6 +26,7 @@
 //	S6  Answers leave in the order of the log.
 //	S7  Of the ops of one [Line] a shard takes none behind one that failed, so that
 //	    they can be sent again from there on.
+//	S8  No record of a partition stands behind its seal in the log.
 //
 // Files, below the shard's directory: state/ (Pebble), segments/<table>/<partition>/<bucket>/,
 // manifest-<20 digits> (the two newest), tails-<20 digits> (that of each manifest).

@@ -183,9 +183,11 @@ type openEntry struct {
 	Table   *millrace.Table     `json:"table,omitempty"`
 }
 
-// dropEntry drops all buckets of a table in this shard.
-type dropEntry struct {
-	Table millrace.TableID `json:"table"`
+// endEntry drops the buckets in this shard of a table, or of one partition of it when
+// that is named; or it seals that partition.
+type endEntry struct {
+	Table     millrace.TableID     `json:"table"`
+	Partition millrace.PartitionID `json:"partition,omitempty"`
 }
 
 func encodeJSON(v any) []byte {

@@ -73,7 +73,7 @@ func fullEntryFiles() map[string][]byte {
 		"empty-data.entry": (&dataEntry{bucket: millrace.BucketID{Table: 1}, writers: []entryWriter{{scope: "0:w", seq: 1, flags: writerFresh}}}).encode(),
 		"open.entry":       encodeJSON(open),
 		"open-again.entry": encodeJSON(&openEntry{Buckets: open.Buckets}),
-		"drop.entry":       encodeJSON(dropEntry{Table: 7}),
+		"drop.entry":       encodeJSON(endEntry{Table: 7}),
 	}
 }
 
@@ -177,6 +177,15 @@ func TestFullEntries(t *testing.T) {
 			require.JSONEq(t, `{"table":7}`, string(stored))
 		}
 	}
+}
+
+// Shows how the end of a table, of a partition, and a seal are written, which a
+// release that knows no partitions never wrote.
+func TestEndEntries(t *testing.T) {
+	require.JSONEq(t, `{"table":7}`, string(encodeJSON(endEntry{Table: 7})))
+	require.JSONEq(t, `{"table":7,"partition":4294967295}`, string(encodeJSON(endEntry{Table: 7, Partition: 1<<32 - 1})))
+	m := &Manifest{Sealed: []SealedPartition{{Table: 7, Partition: 3}}}
+	require.Contains(t, string(encodeJSON(m)), `"sealed":[{"table":7,"partition":3}]`)
 }
 
 // Shows that a manifest and a tails file of format version 1 are written as they were,

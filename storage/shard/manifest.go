@@ -59,7 +59,14 @@ type Manifest struct {
 	Tables       []*millrace.Table `json:"tables"`  // the newest descriptor of each
 	Schemas      []TableSchemas    `json:"schemas"` // all versions of each
 	Buckets      []BucketManifest  `json:"buckets"`
+	Sealed       []SealedPartition `json:"sealed,omitempty"`
 	Tails        string            `json:"tails,omitempty"` // file name; none when all tails are empty
+}
+
+// SealedPartition is a partition that takes no more writes.
+type SealedPartition struct {
+	Table     millrace.TableID     `json:"table"`
+	Partition millrace.PartitionID `json:"partition"`
 }
 
 // TableSchemas are the schema versions of a table.

@@ -3,7 +3,6 @@ package shard
 import (
 	"fmt"
 	"path"
-	"slices"
 
 	millrace "github.com/millrace/millrace"
 	"github.com/millrace/millrace/errs"
@@ -13,8 +12,8 @@ import (
 // bucketFor finds the op's bucket. One that is not open yet is made, with the entry
 // that opens it.
 func (s *Shard) bucketFor(g *group, op *Op) (*bucketState, *openEntry, error) {
-	if s.isDropped(g, op.Bucket.Table) {
-		return nil, nil, gone(op.Bucket.Table)
+	if err := s.goneError(g, op); err != nil {
+		return nil, nil, err
 	}
 	b := s.bucket(op.Bucket)
 	if b == nil {
@@ -28,12 +27,6 @@ func (s *Shard) bucketFor(g *group, op *Op) (*bucketState, *openEntry, error) {
 		return nil, nil, errs.New(errs.SchemaChanged, "the rows were encoded with schema %d of table %s, the bucket has %d", op.Table.Schema.ID, op.Table.Path, b.table.Schema.ID)
 	}
 	return b, open, nil
-}
-
-// isDropped says whether a table is gone as of what was prepared before.
-func (s *Shard) isDropped(g *group, t millrace.TableID) bool {
-	_, done := s.dropped[t]
-	return done || slices.Contains(g.drops, t) || s.inFlight != nil && slices.Contains(s.inFlight.drops, t)
 }
 
 // makeBucket makes a bucket and, when the shard does not know it yet, its table.
@@ -70,7 +63,7 @@ func (s *Shard) bucketOptions(id millrace.BucketID) bucket.Options {
 	return bucket.Options{
 		FS:        s.o.FS,
 		Root:      root,
-		Dir:       path.Join(root, tableDir(id.Table), fmt.Sprintf("%010d", id.Partition), fmt.Sprintf("%05d", id.Bucket)),
+		Dir:       path.Join(root, tableDir(id.Table), partitionDir(id.Partition), fmt.Sprintf("%05d", id.Bucket)),
 		Cluster:   s.o.Cluster,
 		SealBytes: s.o.SealBytes,
 		Codec:     s.o.Codec,
@@ -81,3 +74,5 @@ func (s *Shard) bucketOptions(id millrace.BucketID) bucket.Options {
 const segmentsDir = "segments"
 
 func tableDir(id millrace.TableID) string { return fmt.Sprintf("%010d", id) }
+
+func partitionDir(id millrace.PartitionID) string { return fmt.Sprintf("%010d", id) }

@@ -27,7 +27,7 @@ type group struct {
 	entries []wal.Entry
 	parts   []*part
 	opens   []*openEntry
-	drops   []millrace.TableID
+	endings []ending
 	byID    map[millrace.BucketID]*part // the part that further ops of a bucket join
 	answers []answer
 	// rows holds the state after this group, by store key; a nil row is a deleted one.
@@ -125,6 +125,10 @@ func (s *Shard) prepareOp(g *group, op *Op) (Result, error) {
 			}
 			return *dup, nil
 		}
+	}
+	// Only now: a batch that was taken before the seal is answered as ever.
+	if err := s.sealedError(g, op); err != nil {
+		return Result{}, err
 	}
 	var changes []change
 	if op.Keys != nil {
@@ -326,7 +330,11 @@ func (g *group) finish() {
 		kept = append(kept, pt)
 	}
 	g.parts = kept
-	for _, t := range g.drops {
-		g.entries = append(g.entries, wal.Entry{Kind: wal.BucketDrop, Data: encodeJSON(dropEntry{Table: t})})
+	for _, e := range g.endings {
+		kind := wal.BucketDrop
+		if e.seal {
+			kind = wal.BucketSeal
+		}
+		g.entries = append(g.entries, wal.Entry{Kind: kind, Data: encodeJSON(endEntry{Table: e.of.table, Partition: e.of.partition})})
 	}
 }

@@ -25,17 +25,19 @@ func Open(ctx context.Context, o Options) (_ *Shard, err error) {
 	o.ensureDefaults()
 	s := &Shard{
 		o: o, log: o.Log,
-		queue:     make(chan *pending, 4096),
-		queueRoom: semaphore.NewWeighted(o.QueueBytes),
-		unborn:    map[millrace.BucketID]*bucketState{},
-		dropped:   map[millrace.TableID]struct{}{},
-		buckets:   map[millrace.BucketID]*bucketState{},
-		tables:    map[millrace.TableID]*tableState{},
-		unflushed: make(chan struct{}, 1),
-		flushed:   make(chan struct{}, 1),
-		checkNow:  make(chan chan error),
-		sweep:     make(chan struct{}, 1),
-		loopDone:  make(chan struct{}),
+		queue:       make(chan *pending, 4096),
+		queueRoom:   semaphore.NewWeighted(o.QueueBytes),
+		unborn:      map[millrace.BucketID]*bucketState{},
+		dropped:     map[partitionRef]struct{}{},
+		buckets:     map[millrace.BucketID]*bucketState{},
+		tables:      map[millrace.TableID]*tableState{},
+		byPartition: map[partitionRef][]*bucketState{},
+		sealed:      map[partitionRef]struct{}{},
+		unflushed:   make(chan struct{}, 1),
+		flushed:     make(chan struct{}, 1),
+		checkNow:    make(chan chan error),
+		sweep:       make(chan struct{}, 1),
+		loopDone:    make(chan struct{}),
 	}
 	s.snapshots.init(o.MaxSnapshots, o.Clock)
 	s.subs.init()
@@ -150,6 +152,9 @@ func (s *Shard) restoreBuckets(m *Manifest) error {
 			}
 		}
 	}
+	for _, p := range m.Sealed {
+		s.sealed[partitionRef{p.Table, p.Partition}] = struct{}{}
+	}
 	tails, err := readTails(s.o.FS, s.o.Dir, m.Tails)
 	if err != nil {
 		return err
@@ -172,7 +177,7 @@ func (s *Shard) restoreBuckets(m *Manifest) error {
 
 func (s *Shard) addRecovered(id millrace.BucketID, log *bucket.Log) error {
 	b := s.newBucketState(id, s.tables[id.Table], log)
-	s.buckets[id] = b
+	s.listLocked(b)
 	s.tailBytes.Add(log.View().TailBytes())
 	var err error
 	b.done, err = s.kv.Meta(id)

@@ -53,6 +53,8 @@ func (r *replayer) entry(lsn millrace.LSN, _ millrace.Epoch, e wal.Entry) error 
 		return r.open(e.Data)
 	case wal.BucketDrop:
 		return r.drop(e.Data)
+	case wal.BucketSeal:
+		return r.seal(e.Data)
 	default:
 		return nil // epochs and no-ops change nothing here
 	}
@@ -109,18 +111,29 @@ func (r *replayer) open(data []byte) error {
 }
 
 func (r *replayer) drop(data []byte) error {
-	var d dropEntry
+	var d endEntry
 	if err := json.Unmarshal(data, &d); err != nil {
 		return errs.Wrap(errs.CorruptData, "bucket-drop entry", err)
 	}
 	if batch := r.state(); batch != nil {
-		for _, b := range r.s.bucketsOf(d.Table) {
-			if err := batch.DropBucket(b.id); err != nil {
-				return err
-			}
+		if err := batch.DropBuckets(d.Table, d.Partition); err != nil {
+			return err
 		}
 	}
-	r.s.closeDropped(r.s.unlist(d.Table), r.lsn)
+	ref := partitionRef{d.Table, d.Partition}
+	r.s.closeDropped(ref, r.s.unlist(ref), r.lsn)
+	return nil
+}
+
+func (r *replayer) seal(data []byte) error {
+	var d endEntry
+	if err := json.Unmarshal(data, &d); err != nil {
+		return errs.Wrap(errs.CorruptData, "bucket-seal entry", err)
+	}
+	if d.Table == 0 || d.Partition == 0 {
+		return errs.New(errs.CorruptData, "an entry seals no partition: %s", data)
+	}
+	r.s.seal(partitionRef{d.Table, d.Partition})
 	return nil
 }
 

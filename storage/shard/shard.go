@@ -89,7 +89,7 @@ type Shard struct {
 	reading  gathering
 	inFlight *group
 	unborn   map[millrace.BucketID]*bucketState // opened by a group that is not applied yet
-	dropped  map[millrace.TableID]struct{}      // since the start: late writes must not open them again
+	dropped  map[partitionRef]struct{}          // since the start: late writes must not open them again
 	idle     idleSweep
 
 	// applyMu is held for writing while a group is applied, for reading while a
@@ -99,6 +99,10 @@ type Shard struct {
 	bucketsMu sync.RWMutex
 	buckets   map[millrace.BucketID]*bucketState
 	tables    map[millrace.TableID]*tableState
+	// byPartition are the same buckets; sealed takes no more writes. Changed by the loop
+	// alone, which needs no lock to read them.
+	byPartition map[partitionRef][]*bucketState
+	sealed      map[partitionRef]struct{}
 
 	tailBytes atomic.Int64
 	applied   atomic.Pointer[appliedAt]
@@ -271,17 +275,6 @@ func (s *Shard) Close(ctx context.Context) error {
 	return errors.Join(err, s.kv.Close())
 }
 
-// DropTable removes all buckets of a table. It answers when that is durable. A shard
-// that serves nothing lets it be: what the catalog does not know is dropped at the
-// next start (storage.Worker.DropUnknown).
-func (s *Shard) DropTable(ctx context.Context, id millrace.TableID) error {
-	if s.failed() {
-		return nil
-	}
-	_, err := s.submit(ctx, &pending{drop: id})
-	return err
-}
-
 func (s *Shard) failed() bool { return s.Err() != nil }
 
 // Tables lists the tables that have buckets here.
@@ -310,8 +303,3 @@ func values[K comparable, V any](m map[K]V) []V {
 func slogBucket(id millrace.BucketID) slog.Attr { return slog.String("bucket", id.String()) }
 
 func slogErr(err error) slog.Attr { return slog.Any("err", err) }
-
-// gone is the error of a table that was dropped.
-func gone(id millrace.TableID) error {
-	return errs.New(errs.TableNotFound, "table %d was dropped", id)
-}

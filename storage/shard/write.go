@@ -5,14 +5,13 @@ import (
 	"sync"
 	"time"
 
-	millrace "github.com/millrace/millrace"
 	"github.com/millrace/millrace/errs"
 )
 
 // pending is a request that waits for the loop.
 type pending struct {
 	op    *Op
-	drop  millrace.TableID // when not 0, a drop instead of an op
+	end   *ending // instead of an op
 	bytes int64
 	once  sync.Once
 	done  chan struct{} // closed when the outcome is there

@@ -136,6 +136,17 @@ func (b *Bucket) Write(t *Table, w *Write) Outcome {
 	return out
 }
 
+// refuse is what a bucket that takes no more answers: a batch that it has taken
+// before is still known.
+func (b *Bucket) refuse(w *Write, code errs.Code) Outcome {
+	if w.Writer != nil {
+		if out, done := b.known(w.Writer); done {
+			return out
+		}
+	}
+	return Outcome{Code: code}
+}
+
 // known decides about a number that is not the next one of its writer.
 func (b *Bucket) known(s *Sequence) (Outcome, bool) {
 	w := b.writers[s.Writer]

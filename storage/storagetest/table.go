@@ -18,8 +18,21 @@ import (
 // Table is a table of the model and its descriptor.
 type Table struct {
 	*millrace.Table
-	Keyed bool
-	pk    []int
+	Partition millrace.PartitionID // of which this is the model; 0 when the table has none
+	Keyed     bool
+	pk        []int
+}
+
+// BucketID is the id of bucket n.
+func (t *Table) BucketID(n uint16) millrace.BucketID {
+	return millrace.BucketID{Table: t.ID, Partition: t.Partition, Bucket: n}
+}
+
+// InPartition is the same table, modelled in one of its partitions.
+func (t *Table) InPartition(id millrace.PartitionID) *Table {
+	p := *t
+	p.Partition = id
+	return &p
 }
 
 // NewTable makes a descriptor: columns as "name TYPE" or "name TYPE NOT NULL", the

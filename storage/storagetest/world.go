@@ -19,6 +19,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	millrace "github.com/millrace/millrace"
+	"github.com/millrace/millrace/errs"
 	"github.com/millrace/millrace/row"
 	"github.com/millrace/millrace/storage"
 	"github.com/millrace/millrace/storage/segment"
@@ -70,6 +71,16 @@ type World struct {
 type Modelled struct {
 	*Table
 	Buckets []*Bucket
+	Sealed  bool // the partition takes no more writes
+}
+
+// Write does what a write to a bucket does, and says what it must be answered with.
+func (m *Modelled) Write(w *Write) Outcome {
+	b := m.Buckets[w.Bucket]
+	if m.Sealed {
+		return b.refuse(w, errs.PartitionExpired)
+	}
+	return b.Write(m.Table, w)
 }
 
 // Dir is the data directory.
