@@ -25,7 +25,7 @@ var mayImport = map[string][]string{
 	"filter":   {".", "errs", "row"},
 	"objstore": {".", "errs"},
 	"storage":  {".", "errs", "row", "filter", "internal"},
-	"catalog":  {".", "errs", "internal"},
+	"catalog":  {".", "errs", "row", "internal"},
 	"auth":     {".", "errs"},
 	"openapi":  {".", "errs"},
 	"router":   {".", "errs", "row", "filter", "storage"},

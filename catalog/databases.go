@@ -82,7 +82,7 @@ func (c *Catalog) DropDatabase(ctx context.Context, name string, cascade bool) (
 		writes := []Write{{Key: databaseKey(d.ID)}}
 		for _, t := range d.tables {
 			dropped = append(dropped, t.Table)
-			writes = append(writes, t.deletes()...)
+			writes = append(writes, s.deletes(t)...)
 		}
 		s.removeDatabase(d)
 		return writes, nil

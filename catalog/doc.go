@@ -1,9 +1,11 @@
-// Package catalog keeps what exists: databases, tables, their schemas, the
-// shards of their buckets, the cluster's id and the keys that sign tickets.
+// Package catalog keeps what exists: databases, tables, their schemas and
+// partitions, the shards of buckets, the cluster's id and the keys that sign
+// tickets.
 //
 // A [Spec] is what a user asks for; [Catalog.CreateTable] checks it completely
-// (names, types, keys, properties) and makes a millrace.Table descriptor of it.
-// What only later releases can do is refused there with not_implemented.
+// (names, types, keys, properties) and makes a millrace.Table descriptor of it, with
+// the properties resolved into options. What only later releases can do is refused
+// there with not_implemented.
 //
 // It leaves to others: the data of tables (package storage, which drops the
 // buckets of tables that are no longer listed), who may do what (package auth),
@@ -21,10 +23,14 @@
 //	    with a higher Version.
 //	C5  Column and nested field ids are given in pre-order from 1 and never reused
 //	    in their table.
-//	C6  The shard of a bucket is stored with its table and never computed from
-//	    anything else.
+//	C6  The shard of a bucket is stored with its table or partition and never
+//	    computed from anything else.
 //	C7  A table or column name is unique in its database or table without regard to
-//	    case, and so is a database name.
+//	    case, and so is a database name. A partition is unique in its table by the
+//	    canonical texts of its values.
+//	C8  Auto-increment ids that were reserved, and the time before which
+//	    auto-partitions are not made again, only rise.
+//	C9  A change that an earlier release would misread raises the feature level.
 //
 // Files: everything under <dir>, a Pebble store, opened by one process at a time;
 // docs/formats/catalog.md describes keys and values. Stores other than Pebble fit

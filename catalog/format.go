@@ -12,16 +12,20 @@ import (
 	"github.com/millrace/millrace/errs"
 )
 
-// FeatureLevel gates what a cluster may write; it only rises, by hand, after
-// every process has been upgraded.
+// FeatureLevel gates what a cluster may write; it only rises. On one node the first
+// change that an earlier release would misread raises it, so that a catalog without
+// such changes can still be opened by that release.
 type FeatureLevel uint32
 
 // The feature levels, a sentence each.
 const (
 	// FeatureBase is the first release: log tables and keyed tables on one node.
 	FeatureBase FeatureLevel = 1
+	// FeatureTables has partitions, merge engines and all that properties can say, id
+	// ranges, and tables that were altered.
+	FeatureTables FeatureLevel = 2
 	// FeatureNewest is the highest level that this release can read.
-	FeatureNewest = FeatureBase
+	FeatureNewest = FeatureTables
 )
 
 // Keys of the store. Numbers are padded, so that keys sort as numbers do.
@@ -29,12 +33,20 @@ const (
 	keyHead    = "head"
 	keySigning = "signing"
 
-	prefixDatabase = "database/"
-	prefixTable    = "table/"
-	prefixSchema   = "schema/"
+	prefixDatabase  = "database/"
+	prefixIDs       = "ids/"
+	prefixPartition = "partition/"
+	prefixSchema    = "schema/"
+	prefixTable     = "table/"
 )
 
 func databaseKey(id millrace.DatabaseID) string { return fmt.Sprintf("%s%010d", prefixDatabase, id) }
+
+func idsKey(t millrace.TableID) string { return fmt.Sprintf("%s%010d", prefixIDs, t) }
+
+func partitionKey(t millrace.TableID, p millrace.PartitionID) string {
+	return fmt.Sprintf("%s%010d/%010d", prefixPartition, t, p)
+}
 
 func tableKey(id millrace.TableID) string { return fmt.Sprintf("%s%010d", prefixTable, id) }
 
@@ -62,21 +74,37 @@ type (
 		CreatedMicros int64               `json:"created_us"`
 	}
 	tableRecord struct {
-		ID            millrace.TableID    `json:"id"`
-		DatabaseID    millrace.DatabaseID `json:"database_id"`
-		Name          string              `json:"name"`
-		Kind          millrace.TableKind  `json:"kind"`
-		SchemaID      millrace.SchemaID   `json:"schema_id"`
-		PrimaryKey    []millrace.ColumnID `json:"primary_key,omitempty"`
-		PartitionBy   []millrace.ColumnID `json:"partition_by,omitempty"`
-		BucketKey     []millrace.ColumnID `json:"bucket_key,omitempty"`
-		Buckets       int                 `json:"buckets"`
-		Shards        []millrace.ShardID  `json:"shards"`
-		Properties    map[string]string   `json:"properties,omitempty"`
-		Comment       string              `json:"comment,omitempty"`
-		Version       int64               `json:"version"`
-		CreatedMicros int64               `json:"created_us"`
-		LastColumnID  millrace.ColumnID   `json:"last_column_id"`
+		ID          millrace.TableID    `json:"id"`
+		DatabaseID  millrace.DatabaseID `json:"database_id"`
+		Name        string              `json:"name"`
+		Kind        millrace.TableKind  `json:"kind"`
+		SchemaID    millrace.SchemaID   `json:"schema_id"`
+		PrimaryKey  []millrace.ColumnID `json:"primary_key,omitempty"`
+		PartitionBy []millrace.ColumnID `json:"partition_by,omitempty"`
+		BucketKey   []millrace.ColumnID `json:"bucket_key,omitempty"`
+		Buckets     int                 `json:"buckets"`
+		Shards      []millrace.ShardID  `json:"shards"`
+		Properties  map[string]string   `json:"properties,omitempty"`
+		// Options are absent in records of the first release, and when they are zero.
+		Options       *millrace.TableOptions `json:"options,omitempty"`
+		Comment       string                 `json:"comment,omitempty"`
+		Version       int64                  `json:"version"`
+		CreatedMicros int64                  `json:"created_us"`
+		LastColumnID  millrace.ColumnID      `json:"last_column_id"`
+		// ExpiredMicros is the time before which auto-partitions are not made again; 0 is none.
+		ExpiredMicros int64 `json:"expired_us,omitempty"`
+	}
+	partitionRecord struct {
+		ID            millrace.PartitionID    `json:"id"`
+		TableID       millrace.TableID        `json:"table_id"`
+		Values        []string                `json:"values"`
+		State         millrace.PartitionState `json:"state"`
+		Shards        []millrace.ShardID      `json:"shards"`
+		CreatedMicros int64                   `json:"created_us"`
+	}
+	idsRecord struct {
+		TableID millrace.TableID `json:"table_id"`
+		Next    int64            `json:"next"`
 	}
 	schemaRecord struct {
 		TableID millrace.TableID `json:"table_id"`
@@ -92,20 +120,46 @@ type (
 	}
 )
 
-func recordOfTable(t *millrace.Table) tableRecord {
-	return tableRecord{
+func recordOfTable(t *table) tableRecord {
+	r := tableRecord{
 		ID: t.ID, DatabaseID: t.DatabaseID, Name: t.Path.Table, Kind: t.Kind, SchemaID: t.Schema.ID,
 		PrimaryKey: t.PrimaryKey, PartitionBy: t.PartitionBy, BucketKey: t.BucketKey, Buckets: t.Buckets, Shards: t.Shards,
 		Properties: t.Properties, Comment: t.Comment, Version: t.Version, CreatedMicros: t.CreatedAt.UnixMicro(), LastColumnID: t.LastColumnID,
 	}
+	if !isZero(t.Options) {
+		r.Options = &t.Options
+	}
+	if !t.expired.IsZero() {
+		r.ExpiredMicros = t.expired.UnixMicro()
+	}
+	return r
 }
 
 // table is the descriptor that r and its schema describe.
-func (r *tableRecord) table(database string, schema *millrace.Schema) *millrace.Table {
-	return &millrace.Table{
+func (r *tableRecord) table(database string, schema *millrace.Schema) (*millrace.Table, error) {
+	t := &millrace.Table{
 		ID: r.ID, DatabaseID: r.DatabaseID, Path: millrace.TablePath{Database: database, Table: r.Name}, Kind: r.Kind, Schema: schema,
 		PrimaryKey: r.PrimaryKey, PartitionBy: r.PartitionBy, BucketKey: r.BucketKey, Buckets: r.Buckets, Shards: r.Shards,
 		Properties: r.Properties, Comment: r.Comment, Version: r.Version, CreatedAt: time.UnixMicro(r.CreatedMicros).UTC(), LastColumnID: r.LastColumnID,
+	}
+	if r.Options != nil {
+		t.Options = *r.Options
+		return t, nil
+	}
+	var err error
+	t.Options, err = resolveOptions(t)
+	return t, err
+}
+
+func recordOfPartition(p *millrace.Partition) partitionRecord {
+	return partitionRecord{ID: p.ID, TableID: p.Table, Values: p.Values, State: p.State, Shards: p.Shards, CreatedMicros: p.CreatedAt.UnixMicro()}
+}
+
+// partition is the partition that r describes, of the table t.
+func (r *partitionRecord) partition(t *millrace.Table) *millrace.Partition {
+	return &millrace.Partition{
+		ID: r.ID, Table: r.TableID, Name: millrace.PartitionName(t.Names(t.PartitionBy), r.Values), Values: r.Values,
+		State: r.State, Shards: r.Shards, CreatedAt: time.UnixMicro(r.CreatedMicros).UTC(),
 	}
 }
 

@@ -5,8 +5,8 @@ import (
 	"fmt"
 )
 
-// KV is the store under a catalog: a few thousand small keys that are read once
-// and changed by compare-and-set on one of them.
+// KV is the store under a catalog: small keys, thousands to a few hundred thousand,
+// that are read once and changed by compare-and-set on one of them.
 type KV interface {
 	// Load returns every entry in key order.
 	Load(ctx context.Context) ([]Entry, error)

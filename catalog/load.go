@@ -1,7 +1,9 @@
 package catalog
 
 import (
+	"cmp"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -15,35 +17,61 @@ type loader struct {
 	snapshot  *snapshot
 	databases map[millrace.DatabaseID]*database
 	schemas   map[millrace.TableID][]*millrace.Schema // oldest first
+	// partitions are in the order of ids.
+	partitions map[millrace.TableID][]partitionRecord
 }
 
 func loadSnapshot(entries []Entry) (*snapshot, error) {
 	l := loader{
-		snapshot:  &snapshot{byName: map[string]*database{}, tables: map[millrace.TableID]*table{}},
-		databases: map[millrace.DatabaseID]*database{},
-		schemas:   map[millrace.TableID][]*millrace.Schema{},
+		snapshot: &snapshot{
+			byName: map[string]*database{}, tables: map[millrace.TableID]*table{},
+			partitions: map[millrace.TableID]*partitions{}, nextIDs: map[millrace.TableID]int64{},
+		},
+		databases:  map[millrace.DatabaseID]*database{},
+		schemas:    map[millrace.TableID][]*millrace.Schema{},
+		partitions: map[millrace.TableID][]partitionRecord{},
 	}
-	// In key order: databases, head, schemas, signing, tables; each refers to what
-	// came before it only.
+	// In key order: databases, head, ids, partitions, schemas, signing, tables; tables
+	// gather what came before them.
 	for _, e := range entries {
 		if err := l.load(e); err != nil {
 			return nil, err
 		}
 	}
-	if l.snapshot.headRevision == 0 {
-		return nil, corrupt("key %q is missing", keyHead)
+	return l.snapshot, l.finish()
+}
+
+// finish sorts the lists, and finds what belongs to nothing.
+func (l *loader) finish() error {
+	s := l.snapshot
+	if s.headRevision == 0 {
+		return corrupt("key %q is missing", keyHead)
 	}
 	for id := range l.schemas {
-		if l.snapshot.tables[id] == nil {
-			return nil, corrupt("there are schemas of table %d, which does not exist", id)
+		if s.tables[id] == nil {
+			return corrupt("there are schemas of table %d, which does not exist", id)
+		}
+	}
+	for id := range l.partitions {
+		if s.tables[id] == nil {
+			return corrupt("there are partitions of table %d, which does not exist", id)
+		}
+	}
+	for id := range s.nextIDs {
+		if t := s.tables[id]; t == nil || autoIncrement(t.Table) < 0 {
+			return corrupt("there are ids of table %d, which has no auto-increment column", id)
 		}
 	}
 	for id := range l.databases {
-		if id >= l.snapshot.head.NextDatabase {
-			return nil, corrupt("database %d has an id that has not been given yet", id)
+		if id >= s.head.NextDatabase {
+			return corrupt("database %d has an id that has not been given yet", id)
 		}
 	}
-	return l.snapshot, nil
+	slices.SortFunc(s.databases, func(a, b *database) int { return cmp.Compare(a.Name, b.Name) })
+	for _, d := range s.databases {
+		slices.SortFunc(d.tables, func(a, b *table) int { return cmp.Compare(a.Path.Table, b.Path.Table) })
+	}
+	return nil
 }
 
 func (l *loader) load(e Entry) error {
@@ -54,6 +82,10 @@ func (l *loader) load(e Entry) error {
 		return l.signing(e)
 	case strings.HasPrefix(e.Key, prefixDatabase):
 		return l.database(e)
+	case strings.HasPrefix(e.Key, prefixIDs):
+		return l.ids(e)
+	case strings.HasPrefix(e.Key, prefixPartition):
+		return l.partition(e)
 	case strings.HasPrefix(e.Key, prefixSchema):
 		return l.schema(e)
 	case strings.HasPrefix(e.Key, prefixTable):
@@ -103,7 +135,47 @@ func (l *loader) database(e Entry) error {
 		byName:   map[string]*table{},
 	}
 	l.databases[r.ID] = d
-	l.snapshot.addDatabase(d)
+	l.snapshot.databases = append(l.snapshot.databases, d)
+	l.snapshot.byName[fold(r.Name)] = d
+	return nil
+}
+
+func (l *loader) ids(e Entry) error {
+	var r idsRecord
+	if err := decodeRecord(e, &r); err != nil {
+		return err
+	}
+	if idsKey(r.TableID) != e.Key || r.Next < 1 {
+		return corrupt("key %q holds ids of table %d from %d on", e.Key, r.TableID, r.Next)
+	}
+	l.snapshot.nextIDs[r.TableID] = r.Next
+	return nil
+}
+
+func (l *loader) partition(e Entry) error {
+	var r partitionRecord
+	if err := decodeRecord(e, &r); err != nil {
+		return err
+	}
+	switch {
+	case partitionKey(r.TableID, r.ID) != e.Key:
+		return corrupt("key %q holds partition %d of table %d", e.Key, r.ID, r.TableID)
+	case r.ID == 0 || r.ID >= l.snapshot.head.NextPartition:
+		return corrupt("partition %d has an id that has not been given yet", r.ID)
+	case !slices.Contains(partitionStates, r.State):
+		return corrupt("partition %d has the state %q", r.ID, r.State)
+	}
+	l.partitions[r.TableID] = append(l.partitions[r.TableID], r)
+	return l.checkShards(r.Shards, fmt.Sprintf("partition %d", r.ID))
+}
+
+// checkShards checks that the shards of buckets exist.
+func (l *loader) checkShards(shards []millrace.ShardID, what string) error {
+	for _, shard := range shards {
+		if int(shard) >= l.snapshot.head.Shards {
+			return corrupt("%s has a bucket in shard %d of %d", what, shard, l.snapshot.head.Shards)
+		}
+	}
 	return nil
 }
 
@@ -134,31 +206,58 @@ func (l *loader) table(e Entry) error {
 		return corrupt("database %d has two tables named %q", r.DatabaseID, r.Name)
 	case r.ID >= l.snapshot.head.NextTable:
 		return corrupt("table %d has an id that has not been given yet", r.ID)
-	case len(r.Shards) != r.Buckets || r.Buckets < 1:
+	case r.Buckets < 1 || len(r.PartitionBy) == 0 && len(r.Shards) != r.Buckets || len(r.PartitionBy) > 0 && len(r.Shards) != 0:
 		return corrupt("table %d has %d buckets and %d shards of buckets", r.ID, r.Buckets, len(r.Shards))
 	}
-	for _, shard := range r.Shards {
-		if int(shard) >= l.snapshot.head.Shards {
-			return corrupt("table %d has a bucket in shard %d of %d", r.ID, shard, l.snapshot.head.Shards)
-		}
+	if err := l.checkShards(r.Shards, fmt.Sprintf("table %d", r.ID)); err != nil {
+		return err
 	}
-	schemas := l.schemas[r.ID]
-	t := &table{schemas: schemas}
-	for _, s := range schemas {
-		if s.ID == r.SchemaID {
-			t.Table = r.table(d.Name, s)
-		}
+	t := &table{schemas: l.schemas[r.ID]}
+	if r.ExpiredMicros != 0 {
+		t.expired = time.UnixMicro(r.ExpiredMicros).UTC()
 	}
-	if t.Table == nil {
+	i := slices.IndexFunc(t.schemas, func(s *millrace.Schema) bool { return s.ID == r.SchemaID })
+	if i < 0 {
 		return corrupt("table %d has schema %d, which does not exist", r.ID, r.SchemaID)
 	}
+	schema := t.schemas[i]
 	for _, ids := range [][]millrace.ColumnID{r.PrimaryKey, r.PartitionBy, r.BucketKey} {
 		for _, id := range ids {
-			if t.Schema.IndexID(id) < 0 {
+			if schema.IndexID(id) < 0 {
 				return corrupt("table %d has column %d in a key, which does not exist", r.ID, id)
 			}
 		}
 	}
-	l.snapshot.addTable(d, t)
+	var err error
+	if t.Table, err = r.table(d.Name, schema); err != nil {
+		return corrupt("table %d has properties that make no sense: %v", r.ID, err)
+	}
+	d.tables = append(d.tables, t)
+	d.byName[fold(r.Name)] = t
+	l.snapshot.tables[r.ID] = t
+	return l.partitionsOf(t.Table)
+}
+
+// partitionsOf makes the partitions of a table.
+func (l *loader) partitionsOf(t *millrace.Table) error {
+	records := l.partitions[t.ID]
+	if len(records) == 0 {
+		return nil
+	}
+	ps := &partitions{}
+	for _, r := range records {
+		if len(r.Values) != len(t.PartitionBy) || len(r.Shards) != t.Buckets {
+			return corrupt("partition %d of table %d has %d values and %d shards of buckets", r.ID, t.ID, len(r.Values), len(r.Shards))
+		}
+		ps.byID = append(ps.byID, r.partition(t))
+	}
+	ps.byName = slices.Clone(ps.byID)
+	slices.SortFunc(ps.byName, func(a, b *millrace.Partition) int { return cmp.Compare(a.Name, b.Name) })
+	for i, p := range ps.byName[1:] {
+		if p.Name == ps.byName[i].Name {
+			return corrupt("table %d has two partitions named %q", t.ID, p.Name)
+		}
+	}
+	l.snapshot.partitions[t.ID] = ps
 	return nil
 }

@@ -17,10 +17,20 @@ const (
 )
 
 const (
-	propMergeEngine  = "table.merge-engine"
-	propVersionCol   = "table.merge-engine.versioned.ver-column"
-	engineVersioned  = "versioned"
-	engineAggregates = "aggregation"
+	propLogTTL        = "table.log.ttl"
+	propImage         = "table.changelog.image"
+	propSkipUnchanged = "table.changelog.skip-unchanged"
+	propDeletes       = "table.delete.behavior"
+	propMergeEngine   = "table.merge-engine"
+	propVersionColumn = "table.merge-engine.versioned.ver-column"
+
+	propDynamic       = "table.partition.dynamic"
+	propAuto          = "table.auto-partition.enabled"
+	propAutoKey       = "table.auto-partition.key"
+	propAutoUnit      = "table.auto-partition.time-unit"
+	propAutoZone      = "table.auto-partition.time-zone"
+	propAutoPrecreate = "table.auto-partition.num-precreate"
+	propAutoRetention = "table.auto-partition.num-retention"
 
 	fieldsPrefix    = "fields."
 	aggSuffix       = ".agg"
@@ -35,50 +45,47 @@ const maxPropertyKey = 200
 type property struct {
 	normal func(value string) (string, error)
 	// standard is the value that says what happens without the property, in normal
-	// spelling; "" when there is none. Other values are refused until feature is there.
+	// spelling; "" when there is none.
 	standard string
-	feature  string
-	keyed    bool // only for keyed tables
+	// later names what a value other than the standard one asks of a later release.
+	later string
+	// keyed and partitioned say of which tables alone the property can be; for a table
+	// without partitions standard values pass.
+	keyed, partitioned bool
 }
 
 const (
-	featureRetention  = "log retention other than 7d (table.log.ttl)"
-	featureRemote     = "remote segments (table.log.local-ttl)"
-	featureImage      = "changelog images other than FULL (table.changelog.image)"
-	featureUnchanged  = "skipping unchanged rows (table.changelog.skip-unchanged)"
-	featureDeletes    = "delete behaviours other than ALLOW (table.delete.behavior)"
-	featureMerge      = "merge engines (table.merge-engine)"
-	featurePartitions = "partitioned tables (table.partition, table.auto-partition)"
-	featureLake       = "the lake (table.datalake)"
+	laterRemote = "remote segments (table.log.local-ttl)"
+	laterLake   = "the lake (table.datalake)"
 )
 
 func properties() map[string]property {
 	return map[string]property{
-		"table.log.ttl":       {normal: duration, standard: "7d", feature: featureRetention},
-		"table.log.local-ttl": {normal: duration, feature: featureRemote},
+		propLogTTL:            {normal: duration, standard: "7d"},
+		"table.log.local-ttl": {normal: duration, later: laterRemote},
 
-		"table.changelog.image":          {normal: oneOf("FULL", "WAL"), standard: "FULL", feature: featureImage, keyed: true},
-		"table.changelog.skip-unchanged": {normal: boolean, standard: "false", feature: featureUnchanged, keyed: true},
-		"table.delete.behavior":          {normal: oneOf("ALLOW", "IGNORE", "DISABLE"), standard: "ALLOW", feature: featureDeletes, keyed: true},
-		propMergeEngine:                  {normal: oneOf("none", "first_row", engineVersioned, engineAggregates), standard: "none", feature: featureMerge, keyed: true},
-		propVersionCol:                   {normal: text, feature: featureMerge, keyed: true},
+		propImage:         {normal: oneOf("FULL", "WAL"), standard: "FULL", keyed: true},
+		propSkipUnchanged: {normal: boolean, standard: "false", keyed: true},
+		propDeletes:       {normal: oneOf("ALLOW", "IGNORE", "DISABLE"), standard: "ALLOW", keyed: true},
+		propMergeEngine:   {normal: oneOf("none", "first_row", "versioned", "aggregation"), standard: "none", keyed: true},
+		propVersionColumn: {normal: text, keyed: true},
 
-		"table.partition.dynamic":            {normal: boolean, standard: "true", feature: featurePartitions},
-		"table.auto-partition.enabled":       {normal: boolean, standard: "false", feature: featurePartitions},
-		"table.auto-partition.key":           {normal: text, feature: featurePartitions},
-		"table.auto-partition.time-unit":     {normal: oneOf("HOUR", "DAY", "MONTH", "QUARTER", "YEAR"), feature: featurePartitions},
-		"table.auto-partition.time-zone":     {normal: text, feature: featurePartitions},
-		"table.auto-partition.num-precreate": {normal: number, standard: "2", feature: featurePartitions},
-		"table.auto-partition.num-retention": {normal: number, standard: "7", feature: featurePartitions},
+		propDynamic:       {normal: boolean, standard: "true", partitioned: true},
+		propAuto:          {normal: boolean, standard: "false", partitioned: true},
+		propAutoKey:       {normal: text, partitioned: true},
+		propAutoUnit:      {normal: oneOf("HOUR", "DAY", "MONTH", "QUARTER", "YEAR"), standard: "DAY", partitioned: true},
+		propAutoZone:      {normal: text, standard: "UTC", partitioned: true},
+		propAutoPrecreate: {normal: number, standard: "2", partitioned: true},
+		propAutoRetention: {normal: number, standard: "7", partitioned: true},
 
-		"table.datalake.enabled":             {normal: boolean, standard: "false", feature: featureLake},
-		"table.datalake.format":              {normal: oneOf("iceberg", "paimon"), standard: "iceberg", feature: featureLake},
-		"table.datalake.freshness":           {normal: duration, standard: "3min", feature: featureLake},
-		"table.datalake.auto-compaction":     {normal: boolean, feature: featureLake},
-		"table.datalake.expire-snapshots":    {normal: boolean, feature: featureLake},
-		"table.datalake.target-file-size":    {normal: text, feature: featureLake},
-		"table.datalake.system-columns":      {normal: boolean, standard: "false", feature: featureLake},
-		"table.datalake.iceberg.delete-mode": {normal: text, feature: featureLake},
+		"table.datalake.enabled":             {normal: boolean, standard: "false", later: laterLake},
+		"table.datalake.format":              {normal: oneOf("iceberg", "paimon"), standard: "iceberg", later: laterLake},
+		"table.datalake.freshness":           {normal: duration, standard: "3min", later: laterLake},
+		"table.datalake.auto-compaction":     {normal: boolean, later: laterLake},
+		"table.datalake.expire-snapshots":    {normal: boolean, later: laterLake},
+		"table.datalake.target-file-size":    {normal: text, later: laterLake},
+		"table.datalake.system-columns":      {normal: boolean, standard: "false", later: laterLake},
+		"table.datalake.iceberg.delete-mode": {normal: text, later: laterLake},
 	}
 }
 
@@ -89,42 +96,62 @@ func reserved(key string) bool {
 	return strings.HasPrefix(key, "table.") || strings.HasPrefix(key, "bucket.") || strings.HasPrefix(key, fieldsPrefix)
 }
 
-// checkProperties checks every property by name and value, for the table that
-// def describes.
-func checkProperties(props map[string]string, def *definition) error {
-	for _, key := range slices.Sorted(maps.Keys(props)) {
-		if err := checkProperty(key, props[key], props, def); err != nil {
-			return err
-		}
-	}
-	return nil
+// settings are the known properties of a table, in normal spelling, and those of
+// its columns as they stand.
+type settings map[string]string
+
+// is says whether the property has a value other than the standard one.
+func (s settings) is(key string) bool {
+	v, ok := s[key]
+	return ok && v != known[key].standard
 }
 
-func checkProperty(key, value string, props map[string]string, def *definition) error {
+// or is the property's value, or the standard one.
+func (s settings) or(key string) string {
+	if v, ok := s[key]; ok {
+		return v
+	}
+	return known[key].standard
+}
+
+// checkProperties checks each property of t by name and value, and returns those
+// that are ours.
+func checkProperties(t *millrace.Table) (settings, error) {
+	s := settings{}
+	for _, key := range slices.Sorted(maps.Keys(t.Properties)) {
+		if err := s.check(t, key, t.Properties[key]); err != nil {
+			return nil, err
+		}
+	}
+	return s, nil
+}
+
+func (s settings) check(t *millrace.Table, key, value string) error {
 	switch {
 	case key == "" || len(key) > maxPropertyKey:
 		return field(errs.InvalidProperty, clipped(key), "the key of a property has 1 to %d bytes, not %d", maxPropertyKey, len(key))
-	case !reserved(key), key == propBucketNum, key == propBucketKey:
-		return nil // the latter two: bucketing has checked them
+	case !reserved(key):
+		return nil
 	case strings.HasPrefix(key, fieldsPrefix):
-		return checkFieldProperty(key, value, props, def)
+		s[key] = value
+		return nil
 	}
 	p, ok := known[key]
 	if !ok {
 		return unknownProperty(key)
 	}
-	if _, err := p.normal(value); err != nil {
+	normal, err := p.normal(value)
+	switch {
+	case err != nil:
 		return field(errs.InvalidProperty, key, "property %q is %s; it is %v", key, clip(value), err)
-	}
-	if p.keyed && def.kind != millrace.KeyedTable {
+	case p.keyed && !t.Keyed():
 		return field(errs.InvalidProperty, key, "property %q is for tables with a primary key", key)
+	case p.partitioned && !t.Partitioned() && normal != p.standard:
+		return field(errs.InvalidProperty, key, "property %q is for partitioned tables", key)
+	case p.later != "" && normal != p.standard:
+		return notYet(key, p.later)
 	}
-	if key == propVersionCol {
-		if !engineIs(props, engineVersioned) {
-			return field(errs.InvalidProperty, key, "property %q needs %s = %s", key, propMergeEngine, engineVersioned)
-		}
-		return def.checkNamed(key, value)
-	}
+	s[key] = normal
 	return nil
 }
 
@@ -132,54 +159,13 @@ func unknownProperty(key string) error {
 	return field(errs.InvalidProperty, clipped(key), "there is no property %s; keys under table., bucket. and fields. are reserved", clip(key))
 }
 
-func engineIs(props map[string]string, engine string) bool {
-	return strings.EqualFold(props[propMergeEngine], engine)
-}
-
-func (def *definition) checkNamed(key, column string) error {
-	if !slices.ContainsFunc(def.columns, func(c millrace.Column) bool { return c.Name == column }) {
-		return field(errs.InvalidProperty, clipped(key), "property %s names %s, which is not a column of the table", clip(key), clip(column))
+// namedColumn is the column that a property names.
+func namedColumn(t *millrace.Table, key, name string) (millrace.Column, error) {
+	i := t.Schema.Index(name)
+	if i < 0 {
+		return millrace.Column{}, field(errs.InvalidProperty, clipped(key), "property %s names %s, which is not a column of the table", clip(key), clip(name))
 	}
-	return nil
-}
-
-// checkFieldProperty checks fields.<column>.agg and fields.<column>.listagg-delimiter.
-func checkFieldProperty(key, value string, props map[string]string, def *definition) error {
-	rest := strings.TrimPrefix(key, fieldsPrefix)
-	column, agg := strings.CutSuffix(rest, aggSuffix)
-	if !agg {
-		var ok bool
-		if column, ok = strings.CutSuffix(rest, delimiterSuffix); !ok {
-			return unknownProperty(key)
-		}
-	}
-	if err := def.checkNamed(key, column); err != nil {
-		return err
-	}
-	if agg {
-		if _, err := aggregate(value); err != nil {
-			return field(errs.InvalidProperty, key, "property %q is %s; it is %v", key, clip(value), err)
-		}
-	}
-	if !engineIs(props, engineAggregates) {
-		return field(errs.InvalidProperty, key, "property %q needs %s = %s", key, propMergeEngine, engineAggregates)
-	}
-	return nil
-}
-
-// refuseLaterProperties refuses values that say something this release cannot do.
-// REQUIRES: checkProperties found nothing wrong.
-func refuseLaterProperties(props map[string]string) error {
-	for _, key := range slices.Sorted(maps.Keys(props)) {
-		p, ok := known[key]
-		if !ok {
-			continue // a free key; fields.* have been refused by their merge engine, which sorts after them
-		}
-		if v, err := p.normal(props[key]); err != nil || v != p.standard {
-			return notYet(key, p.feature)
-		}
-	}
-	return nil
+	return t.Schema.Columns[i], nil
 }
 
 // bucketing is the bucket key and the number of buckets, from the fields or from
@@ -200,14 +186,19 @@ func (spec *Spec) bucketing() (bucketKey []string, buckets int, err error) {
 		buckets = n
 	}
 	if v, ok := spec.Properties[propBucketKey]; ok {
-		var names []string
-		for name := range strings.SplitSeq(v, ",") {
-			names = append(names, strings.TrimSpace(name))
-		}
+		names := splitNames(v)
 		if len(bucketKey) > 0 && !slices.Equal(bucketKey, names) {
 			return nil, 0, field(errs.InvalidProperty, propBucketKey, "property %q is %s and bucket_key is %q; they are the same setting", propBucketKey, clip(v), bucketKey)
 		}
 		bucketKey = names
 	}
 	return bucketKey, buckets, nil
+}
+
+func splitNames(list string) []string {
+	var names []string
+	for name := range strings.SplitSeq(list, ",") {
+		names = append(names, strings.TrimSpace(name))
+	}
+	return names
 }

@@ -3,7 +3,6 @@ package catalog
 import (
 	"fmt"
 	"maps"
-	"time"
 
 	millrace "github.com/millrace/millrace"
 	"github.com/millrace/millrace/errs"
@@ -26,7 +25,7 @@ type Spec struct {
 	Columns     []ColumnSpec      `json:"columns"`
 	PrimaryKey  []string          `json:"primary_key,omitempty"` // none: a log table
 	PartitionBy []string          `json:"partition_by,omitempty"`
-	BucketKey   []string          `json:"bucket_key,omitempty"` // keyed tables: the primary key by default
+	BucketKey   []string          `json:"bucket_key,omitempty"` // keyed tables: the primary key less the partition columns by default
 	Buckets     *int              `json:"buckets,omitempty"`    // 1 by default
 	Properties  map[string]string `json:"properties,omitempty"`
 	Comment     string            `json:"comment,omitempty"`
@@ -41,100 +40,94 @@ type ColumnSpec struct {
 	AutoIncrement bool   `json:"auto_increment,omitempty"`
 }
 
-// definition is a checked Spec: everything of a table that the spec alone decides.
-type definition struct {
-	name         string
-	kind         millrace.TableKind
-	columns      []millrace.Column
-	primaryKey   []millrace.ColumnID
-	bucketKey    []millrace.ColumnID
-	buckets      int
-	properties   map[string]string
-	comment      string
-	lastColumnID millrace.ColumnID
-}
-
-// table is the descriptor of the definition, made as a table of d.
-func (def *definition) table(d *database, id millrace.TableID, now time.Time, shards []millrace.ShardID) *millrace.Table {
-	return &millrace.Table{
-		ID: id, DatabaseID: d.ID, Path: millrace.TablePath{Database: d.Name, Table: def.name}, Kind: def.kind,
-		Schema:     &millrace.Schema{ID: firstSchema, Columns: def.columns},
-		PrimaryKey: def.primaryKey, BucketKey: def.bucketKey, Buckets: def.buckets, Shards: shards,
-		Properties: def.properties, Comment: def.comment, Version: firstVersion, CreatedAt: now, LastColumnID: def.lastColumnID,
-	}
-}
-
-// define checks everything about a spec that does not hang on other tables.
-func (spec *Spec) define() (*definition, error) {
+// define checks everything about a spec that does not hang on other tables, and
+// returns the table but for what only the catalog can give it: ids, shards, a
+// database and a time.
+func (spec *Spec) define() (*millrace.Table, error) {
 	if err := checkName("table", spec.Name); err != nil {
 		return nil, err
 	}
-	def := &definition{name: spec.Name, kind: millrace.LogTable, comment: spec.Comment}
+	t := &millrace.Table{Path: millrace.TablePath{Table: spec.Name}, Kind: millrace.LogTable, Comment: spec.Comment, Version: firstVersion}
 	if len(spec.PrimaryKey) > 0 {
-		def.kind = millrace.KeyedTable
+		t.Kind = millrace.KeyedTable
 	}
-	if err := def.setColumns(spec.Columns); err != nil {
+	columns, err := makeColumns(spec.Columns)
+	if err != nil {
 		return nil, err
+	}
+	t.Schema = &millrace.Schema{ID: firstSchema, Columns: columns}
+	if t.LastColumnID = numberFields(columns, 0); t.LastColumnID > MaxFields {
+		return nil, tooManyFields(int(t.LastColumnID))
 	}
 	bucketKey, buckets, err := spec.bucketing()
 	if err != nil {
 		return nil, err
 	}
-	if err := def.setKeys(spec, bucketKey); err != nil {
+	if err := setKeys(t, spec, bucketKey); err != nil {
 		return nil, err
 	}
 	if buckets < 1 || buckets > millrace.MaxBuckets {
 		return nil, field(errs.InvalidSchema, "buckets", "buckets is %d; it is 1 to %d", buckets, millrace.MaxBuckets)
 	}
-	def.buckets = buckets
-	if err := checkProperties(spec.Properties, def); err != nil {
+	t.Buckets = buckets
+	if err := checkAutoIncrement(t); err != nil {
 		return nil, err
 	}
-	def.properties = keptProperties(spec.Properties)
-	return def, spec.refuseLater()
+	t.Properties = keptProperties(spec.Properties)
+	t.Options, err = resolveOptions(t)
+	return t, err
 }
 
-// refuseLater refuses what is well formed and comes with a later release.
-func (spec *Spec) refuseLater() error {
-	if len(spec.PartitionBy) > 0 {
-		return notYet("partition_by", "partitioned tables (partition_by)")
-	}
-	for _, c := range spec.Columns {
-		if c.AutoIncrement {
-			return notYet(c.Name, "auto_increment columns")
-		}
-	}
-	return refuseLaterProperties(spec.Properties)
-}
-
-func (def *definition) setColumns(specs []ColumnSpec) error {
+func makeColumns(specs []ColumnSpec) ([]millrace.Column, error) {
 	if len(specs) == 0 {
-		return field(errs.InvalidSchema, "columns", "a table has at least one column")
+		return nil, field(errs.InvalidSchema, "columns", "a table has at least one column")
 	}
 	if len(specs) > MaxColumns {
-		return field(errs.InvalidSchema, "columns", "the table has %d columns; at most %d are allowed", len(specs), MaxColumns)
+		return nil, tooManyColumns(len(specs))
 	}
-	seen := make(map[string]string, len(specs))
-	def.columns = make([]millrace.Column, len(specs))
+	columns := make([]millrace.Column, len(specs))
 	for i, cs := range specs {
-		if err := checkName("column", cs.Name); err != nil {
-			return err
+		var err error
+		if columns[i], err = makeColumn(cs); err != nil {
+			return nil, err
 		}
-		if other, ok := seen[fold(cs.Name)]; ok {
-			if other == cs.Name {
-				return field(errs.InvalidSchema, cs.Name, "column %q stands twice", cs.Name)
-			}
-			return caseClash(errs.InvalidSchema, "column", cs.Name, other)
-		}
-		seen[fold(cs.Name)] = cs.Name
-		typ, err := millrace.ParseType(cs.Type)
-		if err != nil {
-			return field(errs.InvalidSchema, cs.Name, "column %q: %v", cs.Name, err)
-		}
-		def.columns[i] = millrace.Column{Name: cs.Name, Type: typ, Nullable: cs.Nullable == nil || *cs.Nullable, Comment: cs.Comment}
 	}
-	if def.lastColumnID = numberFields(def.columns, 0); def.lastColumnID > MaxFields {
-		return field(errs.InvalidSchema, "columns", "the table has %d columns and nested fields; at most %d are allowed", def.lastColumnID, MaxFields)
+	return columns, checkDistinct("column", columns)
+}
+
+// makeColumn is the column that cs describes, without ids.
+func makeColumn(cs ColumnSpec) (millrace.Column, error) {
+	if err := checkName("column", cs.Name); err != nil {
+		return millrace.Column{}, err
+	}
+	typ, err := parseType(cs.Name, cs.Type)
+	if err != nil {
+		return millrace.Column{}, err
+	}
+	return millrace.Column{
+		Name: cs.Name, Type: typ, Nullable: cs.Nullable == nil || *cs.Nullable, Comment: cs.Comment, AutoIncrement: cs.AutoIncrement,
+	}, nil
+}
+
+func parseType(column, text string) (millrace.DataType, error) {
+	typ, err := millrace.ParseType(text)
+	if err != nil {
+		return typ, field(errs.InvalidSchema, column, "column %q: %v", column, err)
+	}
+	return typ, nil
+}
+
+// checkDistinct refuses names that are equal, or differ in case only.
+func checkDistinct(noun string, columns []millrace.Column) error {
+	seen := make(map[string]string, len(columns))
+	for _, c := range columns {
+		if other, ok := seen[fold(c.Name)]; ok {
+			if other == c.Name {
+				return field(errs.InvalidSchema, c.Name, "%s %q stands twice", noun, c.Name)
+			}
+			return caseClash(errs.InvalidSchema, noun, c.Name, other)
+		}
+		seen[fold(c.Name)] = c.Name
 	}
 	return nil
 }
@@ -176,6 +169,14 @@ func caseClash(code errs.Code, noun, name, other string) error {
 
 func tooLong(what string, n int) error {
 	return field(errs.InvalidSchema, "", "the %s takes %d bytes; at most %d are allowed", what, n, maxDescriptorBytes)
+}
+
+func tooManyColumns(n int) error {
+	return field(errs.InvalidSchema, "columns", "the table has %d columns; at most %d are allowed", n, MaxColumns)
+}
+
+func tooManyFields(n int) error {
+	return field(errs.InvalidSchema, "columns", "the table has %d columns and nested fields; at most %d are allowed", n, MaxFields)
 }
 
 func notYet(name, feature string) error {

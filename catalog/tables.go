@@ -3,6 +3,8 @@ package catalog
 import (
 	"context"
 	"errors"
+	"reflect"
+	"slices"
 
 	millrace "github.com/millrace/millrace"
 	"github.com/millrace/millrace/errs"
@@ -39,10 +41,17 @@ func (c *Catalog) CreateTable(ctx context.Context, db string, spec Spec, ifNotEx
 			}
 			return nil, errs.New(errs.TableAlreadyExists, "table %q exists already", there.Path)
 		}
-		t = def.table(d, s.head.NextTable, micros(c.clock()), rotate(&s.head, def.buckets))
+		made := *def
+		t = &made
+		t.ID, t.DatabaseID, t.Path.Database, t.CreatedAt = s.head.NextTable, d.ID, d.Name, micros(c.clock())
 		s.head.NextTable++
-		s.addTable(s.editDatabase(d), &table{Table: t, schemas: []*millrace.Schema{t.Schema}})
-		return tableWrites(t)
+		if !t.Partitioned() {
+			t.Shards = rotate(&s.head, t.Buckets)
+		}
+		entry := &table{Table: t, schemas: []*millrace.Schema{t.Schema}}
+		s.addTable(d, entry)
+		s.raiseLevel(entry)
+		return entry.writes()
 	})
 	switch {
 	case errors.Is(err, errExists):
@@ -53,8 +62,19 @@ func (c *Catalog) CreateTable(ctx context.Context, db string, spec Spec, ifNotEx
 	return t, true, nil
 }
 
-// rotate gives each bucket of a new table its shard: the next ones in turn, and
-// the next table goes on where this one ended, so that small tables spread too.
+// raiseLevel makes sure that a release which would misread t does not open the
+// catalog. REQUIRES: s came from edit.
+func (s *snapshot) raiseLevel(t *table) {
+	auto := slices.ContainsFunc(t.Schema.Columns, func(c millrace.Column) bool { return c.AutoIncrement })
+	if t.Partitioned() || auto || t.Version > firstVersion || !isZero(t.Options) {
+		s.head.FeatureLevel = max(s.head.FeatureLevel, FeatureTables)
+	}
+}
+
+func isZero(o millrace.TableOptions) bool { return reflect.ValueOf(o).IsZero() }
+
+// rotate gives each bucket of a new table or partition its shard: the next ones in
+// turn, and the next one goes on where this one ended, so that small ones spread too.
 func rotate(head *headRecord, buckets int) []millrace.ShardID {
 	out := make([]millrace.ShardID, buckets)
 	for i := range out {
@@ -64,8 +84,8 @@ func rotate(head *headRecord, buckets int) []millrace.ShardID {
 	return out
 }
 
-// tableWrites stores a table with its current schema.
-func tableWrites(t *millrace.Table) ([]Write, error) {
+// writes stores a table with its current schema.
+func (t *table) writes() ([]Write, error) {
 	writes := []Write{
 		{Key: tableKey(t.ID), Value: encodeRecord(recordOfTable(t))},
 		{Key: schemaKey(t.ID, t.Schema.ID), Value: encodeRecord(schemaRecord{TableID: t.ID, Schema: t.Schema})},
@@ -78,11 +98,17 @@ func tableWrites(t *millrace.Table) ([]Write, error) {
 	return writes, nil
 }
 
-// deletes removes a table with all its schemas.
-func (t *table) deletes() []Write {
+// deletes removes a table with all its schemas, partitions and ids.
+func (s *snapshot) deletes(t *table) []Write {
 	writes := []Write{{Key: tableKey(t.ID)}}
-	for _, s := range t.schemas {
-		writes = append(writes, Write{Key: schemaKey(t.ID, s.ID)})
+	for _, schema := range t.schemas {
+		writes = append(writes, Write{Key: schemaKey(t.ID, schema.ID)})
+	}
+	for _, p := range s.partitions[t.ID].all() {
+		writes = append(writes, Write{Key: partitionKey(t.ID, p.ID)})
+	}
+	if _, ok := s.nextIDs[t.ID]; ok {
+		writes = append(writes, Write{Key: idsKey(t.ID)})
 	}
 	return writes
 }
@@ -98,10 +124,11 @@ func (c *Catalog) Table(_ context.Context, path millrace.TablePath) (*millrace.T
 
 // TableByID returns a table by its id.
 func (c *Catalog) TableByID(_ context.Context, id millrace.TableID) (*millrace.Table, error) {
-	if t := c.current.Load().tables[id]; t != nil {
-		return t.Table, nil
+	t, err := c.current.Load().tableByID(id)
+	if err != nil {
+		return nil, err
 	}
-	return nil, errs.New(errs.TableNotFound, "there is no table with id %d", id)
+	return t.Table, nil
 }
 
 // Tables lists the tables of a database by name; pages are those of Databases.
@@ -122,10 +149,11 @@ func (c *Catalog) Tables(_ context.Context, db string, limit int, token string) 
 // Schemas returns every version of a table's schema, oldest first. The slice
 // and the schemas are not to be changed.
 func (c *Catalog) Schemas(_ context.Context, id millrace.TableID) ([]*millrace.Schema, error) {
-	if t := c.current.Load().tables[id]; t != nil {
-		return t.schemas, nil
+	t, err := c.current.Load().tableByID(id)
+	if err != nil {
+		return nil, err
 	}
-	return nil, errs.New(errs.TableNotFound, "there is no table with id %d", id)
+	return t.schemas, nil
 }
 
 // DropTable removes a table and returns it, for its data to be dropped. With
@@ -138,8 +166,9 @@ func (c *Catalog) DropTable(ctx context.Context, path millrace.TablePath, ifExis
 			return nil, err
 		}
 		dropped = t.Table
-		s.removeTable(s.editDatabase(s.byName[fold(path.Database)]), t)
-		return t.deletes(), nil
+		writes := s.deletes(t)
+		s.removeTable(t)
+		return writes, nil
 	})
 	switch {
 	case ifExists && errs.Is(err, errs.TableNotFound):
@@ -159,4 +188,11 @@ func (s *snapshot) table(path millrace.TablePath) (*table, error) {
 		return t, nil
 	}
 	return nil, errs.New(errs.TableNotFound, "there is no table %s in database %q", clip(path.Table), path.Database)
+}
+
+func (s *snapshot) tableByID(id millrace.TableID) (*table, error) {
+	if t := s.tables[id]; t != nil {
+		return t, nil
+	}
+	return nil, errs.New(errs.TableNotFound, "there is no table with id %d", id)
 }

@@ -53,7 +53,7 @@ func oneOf(words ...string) func(string) (string, error) {
 	}
 }
 
-func aggregate(v string) (string, error) {
+func aggregateName(v string) (string, error) {
 	return oneOf("sum", "product", "min", "max", "last_value", "last_value_ignore_nulls", "first_value",
 		"first_value_ignore_nulls", "listagg", "bool_and", "bool_or")(v)
 }

@@ -113,13 +113,10 @@ func TestNotYet(t *testing.T) {
 	s := shared(t)
 	db := newDB(t, s)
 	tb := create(t, s, db, "t", "id BIGINT, dt STRING", "id", 1)
-	tables := "/v1/databases/" + db + "/tables"
 	for _, c := range [][3]string{
 		{"POST", "/v1/sql", `{"sql":"SELECT 1"}`},
 		{"PATCH", tb.path(), `{"ops":[{"op":"add_column","column":{"name":"x","type":"INT"}}]}`},
 		{"POST", tb.path() + "/prefix-lookup", `{"prefix":{"id":1}}`},
-		{"POST", tables, `{"name":"p","columns":[{"name":"dt","type":"STRING"}],"partition_by":["dt"]}`},
-		{"POST", tables, `{"name":"m","columns":[{"name":"id","type":"INT"}],"primary_key":["id"],"properties":{"table.merge-engine":"first_row"}}`},
 		{"GET", tb.path() + "$binlog/scan", ""},
 		{"GET", tb.path() + "$lake/scan", ""},
 		{"POST", tb.path() + "/lake/tier", ""},

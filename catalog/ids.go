@@ -1,0 +1,44 @@
+package catalog
+
+import (
+	"context"
+	"math"
+	"slices"
+
+	millrace "github.com/millrace/millrace"
+	"github.com/millrace/millrace/errs"
+)
+
+// autoIncrement is the position of the auto-increment column of t, or -1.
+func autoIncrement(t *millrace.Table) int {
+	return slices.IndexFunc(t.Schema.Columns, func(c millrace.Column) bool { return c.AutoIncrement })
+}
+
+// ReserveIDs gives the caller the next n values of a table's auto-increment column,
+// from first on, from 1 in a new table. They are given to nobody else, also after a
+// restart.
+func (c *Catalog) ReserveIDs(ctx context.Context, table millrace.TableID, n int) (first int64, err error) {
+	err = c.commit(ctx, func(s *snapshot) ([]Write, error) {
+		t, err := s.tableByID(table)
+		if err != nil {
+			return nil, err
+		}
+		i := autoIncrement(t.Table)
+		if i < 0 || n < 1 {
+			return nil, errs.New(errs.WrongTableKind, "%d ids of table %q, which needs an auto_increment column and at least one id", n, t.Path)
+		}
+		limit := int64(math.MaxInt64 - 1)
+		if t.Schema.Columns[i].Type.Kind == millrace.Int {
+			limit = math.MaxInt32
+		}
+		first = max(s.nextIDs[table], 1)
+		if int64(n) > limit-first+1 {
+			return nil, errs.New(errs.IntegerOverflow, "column %q of table %q is %s, and has given its values up to %d; ALTER can widen an INT column to BIGINT",
+				t.Schema.Columns[i].Name, t.Path, t.Schema.Columns[i].Type, first-1)
+		}
+		next := first + int64(n)
+		s.nextIDs = with(s.nextIDs, table, next)
+		return []Write{{Key: idsKey(table), Value: encodeRecord(idsRecord{TableID: table, Next: next})}}, nil
+	})
+	return first, err
+}

@@ -1,0 +1,276 @@
+package catalog
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"slices"
+
+	millrace "github.com/millrace/millrace"
+	"github.com/millrace/millrace/errs"
+	"github.com/millrace/millrace/row/jsonrow"
+)
+
+// partitions are those of one table. They are immutable; ids rise, so a new one is
+// the last of byID.
+type partitions struct {
+	byName, byID []*millrace.Partition
+}
+
+var partitionStates = []millrace.PartitionState{
+	millrace.PartitionOpen, millrace.PartitionClosing, millrace.PartitionSealed, millrace.PartitionExpired,
+}
+
+func (ps *partitions) all() []*millrace.Partition {
+	if ps == nil {
+		return nil
+	}
+	return ps.byName
+}
+
+func (ps *partitions) named(name string) *millrace.Partition {
+	if ps != nil {
+		if i, ok := ps.findName(name); ok {
+			return ps.byName[i]
+		}
+	}
+	return nil
+}
+
+func (ps *partitions) findName(name string) (int, bool) {
+	return slices.BinarySearchFunc(ps.byName, name, func(p *millrace.Partition, n string) int { return cmp.Compare(p.Name, n) })
+}
+
+func (ps *partitions) findID(id millrace.PartitionID) (int, bool) {
+	return slices.BinarySearchFunc(ps.byID, id, func(p *millrace.Partition, id millrace.PartitionID) int { return cmp.Compare(p.ID, id) })
+}
+
+// with is a copy that has p, in the place of the one with its id or as a new one.
+func (ps *partitions) with(p *millrace.Partition) *partitions {
+	if ps == nil {
+		return &partitions{byName: []*millrace.Partition{p}, byID: []*millrace.Partition{p}}
+	}
+	i, there := ps.findName(p.Name)
+	j, _ := ps.findID(p.ID)
+	if !there {
+		return &partitions{byName: insert(ps.byName, i, p), byID: insert(ps.byID, j, p)}
+	}
+	next := &partitions{byName: slices.Clone(ps.byName), byID: slices.Clone(ps.byID)}
+	next.byName[i], next.byID[j] = p, p
+	return next
+}
+
+// without is a copy that lacks p. REQUIRES: it is one of them.
+func (ps *partitions) without(p *millrace.Partition) *partitions {
+	i, _ := ps.findName(p.Name)
+	j, _ := ps.findID(p.ID)
+	return &partitions{byName: slices.Delete(slices.Clone(ps.byName), i, i+1), byID: slices.Delete(slices.Clone(ps.byID), j, j+1)}
+}
+
+// insert is slices.Insert into a copy, made in one go.
+func insert(ps []*millrace.Partition, i int, p *millrace.Partition) []*millrace.Partition {
+	next := make([]*millrace.Partition, len(ps)+1)
+	copy(next, ps[:i])
+	next[i] = p
+	copy(next[i+1:], ps[i:])
+	return next
+}
+
+// Partitions returns all partitions of a table by name, none of one that is not
+// partitioned. The slice is not to be changed.
+func (c *Catalog) Partitions(_ context.Context, id millrace.TableID) ([]*millrace.Partition, error) {
+	s := c.current.Load()
+	if _, err := s.tableByID(id); err != nil {
+		return nil, err
+	}
+	return s.partitions[id].all(), nil
+}
+
+// Partition returns a partition by its name, in which values may be spelled in
+// another way than the canonical one.
+func (c *Catalog) Partition(_ context.Context, id millrace.TableID, name string) (*millrace.Partition, error) {
+	s := c.current.Load()
+	t, err := s.partitionedTable(id)
+	if err != nil {
+		return nil, err
+	}
+	ps := s.partitions[id]
+	if p := ps.named(name); p != nil {
+		return p, nil
+	}
+	values, err := jsonrow.PartitionOfName(t.Table, name)
+	if err != nil {
+		return nil, err
+	}
+	canonical := millrace.PartitionName(t.Names(t.PartitionBy), values)
+	if p := ps.named(canonical); p != nil {
+		return p, nil
+	}
+	return nil, errs.New(errs.PartitionNotFound, "table %q has no partition %s", t.Path, clip(canonical))
+}
+
+// PartitionByID returns a partition by its id.
+func (c *Catalog) PartitionByID(_ context.Context, table millrace.TableID, id millrace.PartitionID) (*millrace.Partition, error) {
+	s := c.current.Load()
+	t, err := s.partitionedTable(table)
+	if err != nil {
+		return nil, err
+	}
+	return s.partitionByID(t, id)
+}
+
+func (s *snapshot) partitionByID(t *table, id millrace.PartitionID) (*millrace.Partition, error) {
+	if ps := s.partitions[t.ID]; ps != nil {
+		if i, ok := ps.findID(id); ok {
+			return ps.byID[i], nil
+		}
+	}
+	return nil, errs.New(errs.PartitionNotFound, "table %q has no partition with id %d", t.Path, id)
+}
+
+func (s *snapshot) partitionedTable(id millrace.TableID) (*table, error) {
+	t, err := s.tableByID(id)
+	if err != nil {
+		return nil, err
+	}
+	if !t.Partitioned() {
+		return nil, errs.New(errs.WrongTableKind, "table %q is not partitioned", t.Path)
+	}
+	return t, nil
+}
+
+// errPartitionExists ends a change that finds its partition there already.
+var errPartitionExists = errors.New("the partition is there")
+
+// EnsurePartition returns the partition with the given values, texts in the order of
+// Table.PartitionBy, and makes it when there is none; of callers that come at once
+// one has created it. When it is past open, or its time is past keeping, the error
+// is partition_expired.
+func (c *Catalog) EnsurePartition(ctx context.Context, table millrace.TableID, values []string) (p *millrace.Partition, created bool, err error) {
+	s := c.current.Load()
+	t, err := s.partitionedTable(table)
+	if err != nil {
+		return nil, false, err
+	}
+	canonical, err := jsonrow.PartitionOfTexts(t.Table, values)
+	if err != nil {
+		return nil, false, err
+	}
+	name := millrace.PartitionName(t.Names(t.PartitionBy), canonical)
+	if p := s.partitions[table].named(name); p != nil {
+		return checkOpen(t, p)
+	}
+	err = c.commit(ctx, func(s *snapshot) ([]Write, error) {
+		t, err := s.partitionedTable(table)
+		if err != nil {
+			return nil, err
+		}
+		ps := s.partitions[table]
+		if p = ps.named(name); p != nil {
+			return nil, errPartitionExists
+		}
+		if err := c.checkNewPartition(t, canonical, len(ps.all())); err != nil {
+			return nil, err
+		}
+		p = &millrace.Partition{
+			ID: s.head.NextPartition, Table: table, Name: name, Values: canonical, State: millrace.PartitionOpen,
+			Shards: rotate(&s.head, t.Buckets), CreatedAt: micros(c.clock()),
+		}
+		s.head.NextPartition++
+		return s.putPartition(p), nil
+	})
+	switch {
+	case errors.Is(err, errPartitionExists):
+		return checkOpen(t, p)
+	case err != nil:
+		return nil, false, err
+	}
+	return p, true, nil
+}
+
+func checkOpen(t *table, p *millrace.Partition) (*millrace.Partition, bool, error) {
+	if p.State != millrace.PartitionOpen {
+		return nil, false, errs.New(errs.PartitionExpired, "partition %q of table %q is %s and takes no more writes", p.Name, t.Path, p.State)
+	}
+	return p, false, nil
+}
+
+// checkNewPartition checks whether a partition with these values may be made beside
+// n others.
+func (c *Catalog) checkNewPartition(t *table, values []string, n int) error {
+	if n >= millrace.MaxPartitions {
+		return errs.New(errs.InvalidValue, "table %q has %d partitions, the most that a table may have; drop some first", t.Path, n)
+	}
+	a := t.Options.AutoPartition
+	if a == nil {
+		return nil
+	}
+	loc, err := a.Location()
+	if err != nil {
+		return errs.New(errs.Internal, "%v", err) // it was found when the property was set
+	}
+	i := slices.Index(t.PartitionBy, a.Column)
+	column := t.Columns(t.PartitionBy[i : i+1])[0]
+	start, err := a.Unit.Parse(column.Type, values[i], loc)
+	if err != nil {
+		return field(errs.InvalidValue, column.Name, "column %q: %v", column.Name, err)
+	}
+	if limit := c.keptFrom(t, loc); start.Before(limit) {
+		return field(errs.PartitionExpired, column.Name, "%s=%s is before %s, from which on partitions of table %q are kept (%s)",
+			column.Name, values[i], a.Unit.Text(column.Type, limit), t.Path, propAutoRetention)
+	}
+	return nil
+}
+
+// putPartition stores p, a new one or one in another state. REQUIRES: s came from edit.
+func (s *snapshot) putPartition(p *millrace.Partition) []Write {
+	s.partitions = with(s.partitions, p.Table, s.partitions[p.Table].with(p))
+	return []Write{{Key: partitionKey(p.Table, p.ID), Value: encodeRecord(recordOfPartition(p))}}
+}
+
+// SetPartitionState moves a partition on in its life, and returns it as it then is.
+// One that is there already, or further, is refused.
+func (c *Catalog) SetPartitionState(ctx context.Context, table millrace.TableID, id millrace.PartitionID, state millrace.PartitionState) (*millrace.Partition, error) {
+	var moved *millrace.Partition
+	err := c.commit(ctx, func(s *snapshot) ([]Write, error) {
+		t, err := s.partitionedTable(table)
+		if err != nil {
+			return nil, err
+		}
+		p, err := s.partitionByID(t, id)
+		if err != nil {
+			return nil, err
+		}
+		if slices.Index(partitionStates, state) <= slices.Index(partitionStates, p.State) {
+			return nil, errs.New(errs.InvalidValue, "partition %q of table %q is %s and does not become %s", p.Name, t.Path, p.State, state)
+		}
+		next := *p
+		next.State = state
+		moved = &next
+		return s.putPartition(moved), nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	return moved, nil
+}
+
+// RemovePartition removes a partition and returns it, for its data to be dropped.
+func (c *Catalog) RemovePartition(ctx context.Context, table millrace.TableID, id millrace.PartitionID) (*millrace.Partition, error) {
+	var removed *millrace.Partition
+	err := c.commit(ctx, func(s *snapshot) ([]Write, error) {
+		t, err := s.partitionedTable(table)
+		if err != nil {
+			return nil, err
+		}
+		if removed, err = s.partitionByID(t, id); err != nil {
+			return nil, err
+		}
+		s.partitions = with(s.partitions, table, s.partitions[table].without(removed))
+		return []Write{{Key: partitionKey(table, id)}}, nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	return removed, nil
+}
