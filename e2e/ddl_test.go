@@ -150,6 +150,11 @@ func TestDDLFlight(t *testing.T) {
 	tb := table{s, db, "t"}
 	_, err = c.action(t, "millrace.put_row", obj{"database": db, "table": "t", "row": obj{"id": 1, "v": "a"}})
 	require.NoError(t, err)
+	for range 2 {
+		made, err = c.action(t, "millrace.put_row", obj{"database": db, "table": "t", "row": obj{"id": 1, "v": "a"}, "idempotency_key": "k"})
+		require.NoError(t, err)
+	}
+	require.Contains(t, string(made), `"replayed":1`)
 	tb.write(t, `[{"id":2,"v":"b"}]`)
 	counted, err := c.action(t, "millrace.count_rows", obj{"database": db, "table": "t"})
 	require.NoError(t, err)

@@ -47,7 +47,7 @@ func TestGuides(t *testing.T) {
 	t.Parallel()
 	bin := t.TempDir()
 	require.NoError(t, os.Symlink(binaryPath, bin+"/millrace"))
-	for path, least := range map[string]int{"docs/guides/curl.md": 15, "docs/guides/command-line.md": 10, "README.md": 1} {
+	for path, least := range map[string]int{"docs/guides/curl.md": 15, "docs/guides/command-line.md": 10, "docs/guides/retries.md": 9, "README.md": 1} {
 		t.Run(path, func(t *testing.T) {
 			s := newServer(t)
 			require.GreaterOrEqual(t, runGuide(t, s, "../"+path, bin), least)

@@ -122,6 +122,7 @@ type problem struct {
 	}
 	Accepted *int64
 	Rejected *int64
+	Replayed int64
 	Offsets  map[string]any
 	Buckets  map[string]any
 }

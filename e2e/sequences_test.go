@@ -105,15 +105,6 @@ func TestWriterSequencesOfChunks(t *testing.T) {
 	}
 }
 
-// An Idempotency-Key, which comes later, is refused and not ignored: a client that relies on it must not write twice.
-func TestIdempotencyKeyIsRefused(t *testing.T) {
-	t.Parallel()
-	s := shared(t)
-	tb := create(t, s, newDB(t, s), "t", "id BIGINT", "", 1)
-	s.do(t, "POST", tb.path()+"/records", recordsBody(`[{"id":1}]`), "Idempotency-Key", "k1").problem(t, 501, "not_implemented")
-	require.Equal(t, "0", tb.count(t, ""))
-}
-
 // DoPut with numbered batches: acknowledgements are cumulative, and after kill -9 the writer sends again from the
 // lowest number without one; every row is there once.
 func TestWriterSequencesDoPut(t *testing.T) {

@@ -24,6 +24,9 @@ type Operation struct {
 	HasBody     bool
 	PathParams  []string // in the order of the path
 	QueryParams []string
+	// HeaderParams are what makes the operation safe or conditional; how its body is
+	// encoded is not among them.
+	HeaderParams []string
 }
 
 // Operations lists every operation, in the order of the document. The caller
@@ -87,6 +90,10 @@ var operations = sync.OnceValue(func() []Operation {
 					op.PathParams = append(op.PathParams, p.Name)
 				case "query":
 					op.QueryParams = append(op.QueryParams, p.Name)
+				case "header":
+					if p.Name != "Content-Encoding" {
+						op.HeaderParams = append(op.HeaderParams, p.Name)
+					}
 				}
 			}
 			out = append(out, op)

@@ -1018,6 +1018,9 @@ type Problem struct {
 
 	// LastSeq Writes with a writer sequence: the last number that is certainly taken.
 	LastSeq int64 `json:"last_seq,omitempty"`
+
+	// Replayed Writes: how many of the accepted rows had been written before, under the same `Idempotency-Key` or number.
+	Replayed int64 `json:"replayed,omitempty"`
 }
 
 // Quota Absent or 0 is no limit.
@@ -1332,6 +1335,9 @@ type WriteResult struct {
 
 	// LastSeq With `X-Writer-Seq`: the last number taken.
 	LastSeq int64 `json:"last_seq,omitempty"`
+
+	// Replayed How many of the accepted rows had been written before, under the same `Idempotency-Key` or number. Absent: none.
+	Replayed int64 `json:"replayed,omitempty"`
 }
 
 // Buckets defines model for Buckets.
@@ -1717,7 +1723,11 @@ type WriteRecordsParams struct {
 	// Timeout How long the call may take; `30s` when absent, at most `120s`.
 	Timeout *Timeout `form:"timeout,omitempty" json:"timeout,omitempty"`
 
-	// IdempotencyKey Names this write, so that sending it again within 24 h writes nothing twice. The same key with another body is `idempotency_key_reused`.
+	// IdempotencyKey Names this write, so that sending it again within 24 h writes nothing twice: 1 to 255 visible ASCII characters,
+	// within the principal and table, and not together with `X-Writer-Id`. Chunks that were written before are
+	// recognised, also after a crash, and answered as they were then (`replayed`, `Idempotent-Replayed`); the others are
+	// written. A chunk that differs from what came before under the key is `idempotency_key_reused`, where rows of both
+	// belong to one bucket. While the first request is still running it is `idempotency_in_progress`.
 	IdempotencyKey *IdempotencyKey `json:"Idempotency-Key,omitempty"`
 
 	// XWriterID Names a writer that numbers its batches, within its principal and table. Batches sent again are recognised, also after a crash.
@@ -1752,7 +1762,11 @@ type DeleteRowParams struct {
 	// Needed, unless it is a PUT or PATCH whose body holds the key.
 	Pk KeyQuery `form:"pk,omitempty" json:"pk,omitempty"`
 
-	// IdempotencyKey Names this write, so that sending it again within 24 h writes nothing twice. The same key with another body is `idempotency_key_reused`.
+	// IdempotencyKey Names this write, so that sending it again within 24 h writes nothing twice: 1 to 255 visible ASCII characters,
+	// within the principal and table, and not together with `X-Writer-Id`. Chunks that were written before are
+	// recognised, also after a crash, and answered as they were then (`replayed`, `Idempotent-Replayed`); the others are
+	// written. A chunk that differs from what came before under the key is `idempotency_key_reused`, where rows of both
+	// belong to one bucket. While the first request is still running it is `idempotency_in_progress`.
 	IdempotencyKey *IdempotencyKey `json:"Idempotency-Key,omitempty"`
 
 	// XWriterID Names a writer that numbers its batches, within its principal and table. Batches sent again are recognised, also after a crash.
@@ -1798,7 +1812,11 @@ type PatchRowParams struct {
 	// Needed, unless it is a PUT or PATCH whose body holds the key.
 	Pk KeyQuery `form:"pk,omitempty" json:"pk,omitempty"`
 
-	// IdempotencyKey Names this write, so that sending it again within 24 h writes nothing twice. The same key with another body is `idempotency_key_reused`.
+	// IdempotencyKey Names this write, so that sending it again within 24 h writes nothing twice: 1 to 255 visible ASCII characters,
+	// within the principal and table, and not together with `X-Writer-Id`. Chunks that were written before are
+	// recognised, also after a crash, and answered as they were then (`replayed`, `Idempotent-Replayed`); the others are
+	// written. A chunk that differs from what came before under the key is `idempotency_key_reused`, where rows of both
+	// belong to one bucket. While the first request is still running it is `idempotency_in_progress`.
 	IdempotencyKey *IdempotencyKey `json:"Idempotency-Key,omitempty"`
 
 	// XWriterID Names a writer that numbers its batches, within its principal and table. Batches sent again are recognised, also after a crash.
@@ -1824,7 +1842,11 @@ type PutRowParams struct {
 	// Needed, unless it is a PUT or PATCH whose body holds the key.
 	Pk KeyQuery `form:"pk,omitempty" json:"pk,omitempty"`
 
-	// IdempotencyKey Names this write, so that sending it again within 24 h writes nothing twice. The same key with another body is `idempotency_key_reused`.
+	// IdempotencyKey Names this write, so that sending it again within 24 h writes nothing twice: 1 to 255 visible ASCII characters,
+	// within the principal and table, and not together with `X-Writer-Id`. Chunks that were written before are
+	// recognised, also after a crash, and answered as they were then (`replayed`, `Idempotent-Replayed`); the others are
+	// written. A chunk that differs from what came before under the key is `idempotency_key_reused`, where rows of both
+	// belong to one bucket. While the first request is still running it is `idempotency_in_progress`.
 	IdempotencyKey *IdempotencyKey `json:"Idempotency-Key,omitempty"`
 
 	// XWriterID Names a writer that numbers its batches, within its principal and table. Batches sent again are recognised, also after a crash.
@@ -1848,7 +1870,11 @@ type DeleteRowByKeyParams struct {
 	// Timeout How long the call may take; `30s` when absent, at most `120s`.
 	Timeout *Timeout `form:"timeout,omitempty" json:"timeout,omitempty"`
 
-	// IdempotencyKey Names this write, so that sending it again within 24 h writes nothing twice. The same key with another body is `idempotency_key_reused`.
+	// IdempotencyKey Names this write, so that sending it again within 24 h writes nothing twice: 1 to 255 visible ASCII characters,
+	// within the principal and table, and not together with `X-Writer-Id`. Chunks that were written before are
+	// recognised, also after a crash, and answered as they were then (`replayed`, `Idempotent-Replayed`); the others are
+	// written. A chunk that differs from what came before under the key is `idempotency_key_reused`, where rows of both
+	// belong to one bucket. While the first request is still running it is `idempotency_in_progress`.
 	IdempotencyKey *IdempotencyKey `json:"Idempotency-Key,omitempty"`
 
 	// XWriterID Names a writer that numbers its batches, within its principal and table. Batches sent again are recognised, also after a crash.
@@ -1884,7 +1910,11 @@ type PatchRowByKeyParams struct {
 	// Timeout How long the call may take; `30s` when absent, at most `120s`.
 	Timeout *Timeout `form:"timeout,omitempty" json:"timeout,omitempty"`
 
-	// IdempotencyKey Names this write, so that sending it again within 24 h writes nothing twice. The same key with another body is `idempotency_key_reused`.
+	// IdempotencyKey Names this write, so that sending it again within 24 h writes nothing twice: 1 to 255 visible ASCII characters,
+	// within the principal and table, and not together with `X-Writer-Id`. Chunks that were written before are
+	// recognised, also after a crash, and answered as they were then (`replayed`, `Idempotent-Replayed`); the others are
+	// written. A chunk that differs from what came before under the key is `idempotency_key_reused`, where rows of both
+	// belong to one bucket. While the first request is still running it is `idempotency_in_progress`.
 	IdempotencyKey *IdempotencyKey `json:"Idempotency-Key,omitempty"`
 
 	// XWriterID Names a writer that numbers its batches, within its principal and table. Batches sent again are recognised, also after a crash.
@@ -1905,7 +1935,11 @@ type PutRowByKeyParams struct {
 	// Timeout How long the call may take; `30s` when absent, at most `120s`.
 	Timeout *Timeout `form:"timeout,omitempty" json:"timeout,omitempty"`
 
-	// IdempotencyKey Names this write, so that sending it again within 24 h writes nothing twice. The same key with another body is `idempotency_key_reused`.
+	// IdempotencyKey Names this write, so that sending it again within 24 h writes nothing twice: 1 to 255 visible ASCII characters,
+	// within the principal and table, and not together with `X-Writer-Id`. Chunks that were written before are
+	// recognised, also after a crash, and answered as they were then (`replayed`, `Idempotent-Replayed`); the others are
+	// written. A chunk that differs from what came before under the key is `idempotency_key_reused`, where rows of both
+	// belong to one bucket. While the first request is still running it is `idempotency_in_progress`.
 	IdempotencyKey *IdempotencyKey `json:"Idempotency-Key,omitempty"`
 
 	// XWriterID Names a writer that numbers its batches, within its principal and table. Batches sent again are recognised, also after a crash.

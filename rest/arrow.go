@@ -19,7 +19,11 @@ func (wr *writing) arrow() error {
 		return err
 	}
 	defer func() { _ = b.Close() }() // read to its end, or given up
-	in, err := arrowrow.NewReader(b, arrowrow.Limits{})
+	var messages io.Reader = b
+	if wr.hash != nil { // the reader takes no byte before its message's turn
+		messages = io.TeeReader(b, wr.hash)
+	}
+	in, err := arrowrow.NewReader(messages, arrowrow.Limits{})
 	if err != nil {
 		return bodyError(err)
 	}
@@ -63,9 +67,6 @@ func (wr *writing) batch(plan *arrowrow.Plan, rec arrow.RecordBatch, first int64
 		return err
 	}
 	defer rows.Release()
-	if rows.Len() == 0 && wr.writer != nil {
-		wr.writer.Seq++ // the batches after it keep their numbers
-	}
 	return wr.withDeadline(func() error { return wr.write(rows, first) })
 }
 

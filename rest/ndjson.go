@@ -51,9 +51,7 @@ func (wr *writing) applyChunk(c *chunk, lines int) error {
 		return nil
 	}
 	if c.decoder.Len() == 0 && wr.bad == nil {
-		if wr.writer != nil {
-			wr.writer.Seq++
-		}
+		wr.pass()
 		return nil
 	}
 	return wr.withDeadline(func() error { return wr.apply(c) })

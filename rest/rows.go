@@ -190,7 +190,7 @@ func (h *Handler) PatchRowByKey(w http.ResponseWriter, r *http.Request, database
 func (h *Handler) changeRow(w http.ResponseWriter, r *http.Request, a *address, err error, patch bool) {
 	wr := h.rowWrite(r, a, router.Upsert)
 	if err == nil {
-		wr.writer, err = writerSequence(r)
+		err = wr.identify()
 	}
 	var raw []byte
 	if err == nil {
@@ -210,6 +210,8 @@ func (h *Handler) changeRow(w http.ResponseWriter, r *http.Request, a *address, 
 		d, err = wr.decoder()
 	}
 	if err == nil {
+		wr.mixTexts(a.values)
+		wr.mix(raw)
 		err = d.AddKeyed(a.names, a.values, raw, 0)
 	}
 	if err == nil {
@@ -255,7 +257,7 @@ func (h *Handler) DeleteRowByKey(w http.ResponseWriter, r *http.Request, databas
 func (h *Handler) deleteRow(w http.ResponseWriter, r *http.Request, a *address, err error) {
 	wr := h.rowWrite(r, a, router.Delete)
 	if err == nil {
-		wr.writer, err = writerSequence(r)
+		err = wr.identify()
 	}
 	if err == nil {
 		if c := r.URL.Query().Get("columns"); c != "" {
@@ -272,6 +274,7 @@ func (h *Handler) deleteRow(w http.ResponseWriter, r *http.Request, a *address, 
 		d, err = wr.decoder()
 	}
 	if err == nil {
+		wr.mixTexts(a.values)
 		err = d.AddTexts(a.names, a.values, 0)
 	}
 	if err == nil {

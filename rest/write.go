@@ -5,9 +5,10 @@ import (
 	"errors"
 	"io"
 	"net/http"
-	"strconv"
 	"strings"
 	"time"
+
+	"github.com/cespare/xxhash/v2"
 
 	millrace "github.com/millrace/millrace"
 	"github.com/millrace/millrace/errs"
@@ -34,6 +35,8 @@ type writing struct {
 	columns []string // named by the client: a partial write; nil: whole rows
 	goOn    bool     // on_error=continue
 	writer  *router.WriterSequence
+	hash    *xxhash.Digest // of the chunk at hand; nil without an idempotency key
+	endKey  func()         // nil without one
 
 	answer writeAnswer
 	// bad is the first bad row of the chunk at hand, with all others of it in its
@@ -52,6 +55,7 @@ type writeAnswer struct {
 	Offsets  map[string]router.Range `json:"offsets"`
 	Buckets  map[string]string       `json:"buckets,omitempty"`
 	LastSeq  *uint64                 `json:"last_seq,omitempty"`
+	Replayed int64                   `json:"replayed,omitempty"`
 }
 
 // WriteRecords answers write_records.
@@ -92,33 +96,7 @@ func (h *Handler) beginWrite(r *http.Request, database, table string, p openapi.
 	if q.Has("columns") {
 		wr.columns = strings.Split(q.Get("columns"), ",")
 	}
-	wr.writer, err = writerSequence(r)
-	return wr, err
-}
-
-// writerSequence reads the headers that number a writer's batches.
-func writerSequence(r *http.Request) (*router.WriterSequence, error) {
-	id, seq, epoch := r.Header.Get("X-Writer-Id"), r.Header.Get("X-Writer-Seq"), r.Header.Get("X-Writer-Epoch")
-	if r.Header.Get("Idempotency-Key") != "" {
-		return nil, errs.New(errs.NotImplemented, "Idempotency-Key is not implemented yet; X-Writer-Id and X-Writer-Seq make retries safe")
-	}
-	if id == "" && seq == "" && epoch == "" {
-		return nil, nil
-	}
-	if id == "" || seq == "" {
-		return nil, errs.New(errs.InvalidValue, "X-Writer-Id and X-Writer-Seq go together")
-	}
-	w := &router.WriterSequence{ID: id}
-	var err error
-	if w.Seq, err = strconv.ParseUint(seq, 10, 63); err != nil || w.Seq == 0 {
-		return nil, errs.New(errs.InvalidValue, "X-Writer-Seq %q is not a whole number from 1", clip(seq))
-	}
-	if epoch != "" {
-		if w.Epoch, err = strconv.ParseUint(epoch, 10, 63); err != nil {
-			return nil, errs.New(errs.InvalidValue, "X-Writer-Epoch %q is not a whole number", clip(epoch))
-		}
-	}
-	return w, nil
+	return wr, wr.identify()
 }
 
 // body applies the body by its type.
@@ -181,6 +159,10 @@ func (u *untilDraining) Read(p []byte) (int, error) {
 
 // finish answers the request.
 func (wr *writing) finish(w http.ResponseWriter, err error) {
+	if wr.endKey != nil {
+		wr.endKey()
+	}
+	wr.mark(w.Header())
 	if err == nil {
 		wr.h.answer(w, http.StatusOK, wr.answer)
 		return
@@ -200,6 +182,9 @@ func (wr *writing) finish(w http.ResponseWriter, err error) {
 		}
 		if wr.answer.LastSeq != nil {
 			told.Tell("last_seq", *wr.answer.LastSeq)
+		}
+		if wr.answer.Replayed > 0 {
+			told.Tell("replayed", wr.answer.Replayed)
 		}
 		told.Fields = append(append([]errs.FieldError{}, wr.answer.Errors...), e.Fields...)
 		e = &told
@@ -321,6 +306,7 @@ type chunk struct {
 // chunk is applied, with all other bad rows of it, or is left out with
 // on_error=continue.
 func (wr *writing) add(c *chunk, raw []byte, index int64) {
+	wr.mix(raw)
 	err := c.decoder.AddObject(raw, index)
 	if err == nil {
 		c.index = append(c.index, index)
@@ -361,29 +347,21 @@ func (wr *writing) apply(c *chunk) error {
 // write hands rows to the router and takes what became of them into the answer.
 func (wr *writing) write(rows row.Rows, first int64) error {
 	if rows.Len() == 0 {
+		wr.pass()
 		return nil
 	}
-	req := &router.WriteRequest{Table: wr.table, Mode: wr.mode, Rows: rows, Partial: wr.columns != nil, FirstRow: first}
-	if wr.writer != nil {
-		seq := *wr.writer
-		req.Writer = &seq
-	}
+	req := &router.WriteRequest{Table: wr.table, Mode: wr.mode, Rows: rows, Partial: wr.columns != nil, FirstRow: first, Writer: wr.sequence()}
 	res, err := wr.h.o.Router.Write(wr.r.Context(), req)
 	if res != nil {
 		wr.take(res)
 	}
 	wr.tells = wr.tells || res != nil
-	// Going on is for rows that a bucket refuses. What fails for another reason ends
-	// the request, and so does any refusal of a numbered batch: a writer never goes
-	// past a number that was not taken.
-	if e := wr.h.classify(wr.r, err); err != nil && res != nil && wr.goOn && wr.writer == nil && errs.KindOf(e.Code).HTTP == http.StatusUnprocessableEntity {
+	if e := wr.h.classify(wr.r, err); err != nil && res != nil && wr.goesOn(e.Code) {
 		wr.answer.Errors = appendFields(wr.answer.Errors, []errs.FieldError{{Code: e.Code, Message: e.Error()}})
 		err = nil
 	}
-	if err == nil && wr.writer != nil {
-		last := wr.writer.Seq
-		wr.answer.LastSeq = &last
-		wr.writer.Seq++
+	if err == nil {
+		wr.pass()
 	}
 	return err
 }
@@ -392,6 +370,7 @@ func (wr *writing) write(rows row.Rows, first int64) error {
 func (wr *writing) take(res *router.WriteResult) {
 	wr.answer.Accepted += res.Rows - res.Rejected
 	wr.answer.Rejected += res.Rejected
+	wr.answer.Replayed += res.Replayed
 	for key, rng := range res.Offsets {
 		if was, ok := wr.answer.Offsets[key]; ok && was.Start != was.End {
 			rng.Start = min(was.Start, rng.Start)

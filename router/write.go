@@ -142,6 +142,7 @@ func (r *Router) StartWrite(ctx context.Context, req *WriteRequest) (*PendingWri
 func (w *PendingWrite) Wait(ctx context.Context) (*WriteResult, error) {
 	res := &WriteResult{Rows: w.rows, Offsets: map[string]Range{}}
 	var first error
+	replayed := 0
 	outcomes := map[string]string{}
 	for _, part := range w.parts {
 		var got shard.Result
@@ -153,8 +154,7 @@ func (w *PendingWrite) Wait(ctx context.Context) (*WriteResult, error) {
 			outcomes[part.key] = outcomeOf(err)
 			res.Rejected += part.rows
 			w.r.metrics.writesRefused.Inc()
-			// What is not known weighs more than what is refused.
-			if first == nil || errs.Is(err, errs.UnknownOutcome) && !errs.Is(first, errs.UnknownOutcome) {
+			if first == nil || weight(err) > weight(first) {
 				first = err
 			}
 			continue
@@ -162,17 +162,34 @@ func (w *PendingWrite) Wait(ctx context.Context) (*WriteResult, error) {
 		outcomes[part.key] = "accepted"
 		if got.Duplicate {
 			res.Replayed += part.rows
+			replayed++
 		}
 		if got.Start != millrace.NoOffset {
 			res.Offsets[part.key] = Range{Start: got.Start, End: got.End}
 		}
 	}
 	w.r.metrics.rowsWritten.Add(float64(res.Rows - res.Rejected))
+	if replayed == len(w.parts) {
+		res.Replayed = res.Rows // with those that change nothing, such as -U
+	}
 	if first == nil {
 		return res, nil
 	}
 	res.Outcomes = outcomes
 	return res, first
+}
+
+// weight says which of several parts' errors tells most: what is not known weighs more
+// than what is refused, and another body under a key more than what else is.
+func weight(err error) int {
+	switch errs.CodeOf(err) {
+	case errs.UnknownOutcome:
+		return 2
+	case errs.IdempotencyKeyReused:
+		return 1
+	default:
+		return 0
+	}
 }
 
 func outcomeOf(err error) string {

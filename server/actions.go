@@ -53,8 +53,8 @@ func (a *actions) Do(ctx context.Context, operationID string, body []byte) ([]by
 	return w.body.Bytes(), nil
 }
 
-// actionRequest spreads the members of an action's body over path, query and body
-// of the operation.
+// actionRequest spreads the members of an action's body over path, query, headers and
+// body of the operation.
 func actionRequest(ctx context.Context, op openapi.Operation, body []byte) (*http.Request, error) {
 	members := map[string]json.RawMessage{}
 	if len(bytes.TrimSpace(body)) > 0 {
@@ -76,6 +76,13 @@ func actionRequest(ctx context.Context, op openapi.Operation, body []byte) (*htt
 		if raw, ok := members[name]; ok {
 			delete(members, name)
 			query.Set(name, parameterText(raw))
+		}
+	}
+	header := http.Header{}
+	for _, name := range op.HeaderParams {
+		if raw, ok := members[headerMember(name)]; ok {
+			delete(members, headerMember(name))
+			header.Set(name, parameterText(raw))
 		}
 	}
 	// The key of a row address is an object, its row a member of its own.
@@ -104,11 +111,18 @@ func actionRequest(ctx context.Context, op openapi.Operation, body []byte) (*htt
 		return nil, errs.New(errs.InvalidRequest, "action %s: %v", op.ID, err)
 	}
 	req.URL.RawQuery = query.Encode()
+	req.Header = header
 	req.Header.Set("Accept", "application/json")
 	if op.HasBody {
 		req.Header.Set("Content-Type", "application/json")
 	}
 	return req, nil
+}
+
+// headerMember is the member of an action's body that stands for a header: writer_id
+// for X-Writer-Id, as in a DoPut.
+func headerMember(name string) string {
+	return strings.ReplaceAll(strings.ToLower(strings.TrimPrefix(name, "X-")), "-", "_")
 }
 
 // parameterText is a member as a parameter spells it: a text bare, a list of texts

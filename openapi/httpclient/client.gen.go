@@ -8323,6 +8323,11 @@ func (r PrefixLookupResponse) ContentType() string {
 	return ""
 }
 
+// WriteRecordsResponse200Headers the declared response headers of an HTTP 200 response for WriteRecords
+type WriteRecordsResponse200Headers struct {
+	IdempotentReplayed *string
+}
+
 type WriteRecordsResponse struct {
 	Body         []byte
 	HTTPResponse *http.Response
@@ -8344,6 +8349,8 @@ type WriteRecordsResponse struct {
 	ApplicationProblemJSON504 *Problem
 	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
 	ApplicationProblemJSONDefault *Problem
+	// Headers200 the parsed response headers for an HTTP 200 response
+	Headers200 *WriteRecordsResponse200Headers
 }
 
 // GetJSON200 returns the response for an HTTP 200 `application/json` response
@@ -8420,6 +8427,11 @@ func (r WriteRecordsResponse) ContentType() string {
 	return ""
 }
 
+// DeleteRowResponse200Headers the declared response headers of an HTTP 200 response for DeleteRow
+type DeleteRowResponse200Headers struct {
+	IdempotentReplayed *string
+}
+
 type DeleteRowResponse struct {
 	Body         []byte
 	HTTPResponse *http.Response
@@ -8441,6 +8453,8 @@ type DeleteRowResponse struct {
 	ApplicationProblemJSON504 *Problem
 	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
 	ApplicationProblemJSONDefault *Problem
+	// Headers200 the parsed response headers for an HTTP 200 response
+	Headers200 *DeleteRowResponse200Headers
 }
 
 // GetJSON200 returns the response for an HTTP 200 `application/json` response
@@ -8600,6 +8614,11 @@ func (r GetRowResponse) ContentType() string {
 	return ""
 }
 
+// PatchRowResponse200Headers the declared response headers of an HTTP 200 response for PatchRow
+type PatchRowResponse200Headers struct {
+	IdempotentReplayed *string
+}
+
 type PatchRowResponse struct {
 	Body         []byte
 	HTTPResponse *http.Response
@@ -8621,6 +8640,8 @@ type PatchRowResponse struct {
 	ApplicationProblemJSON504 *Problem
 	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
 	ApplicationProblemJSONDefault *Problem
+	// Headers200 the parsed response headers for an HTTP 200 response
+	Headers200 *PatchRowResponse200Headers
 }
 
 // GetJSON200 returns the response for an HTTP 200 `application/json` response
@@ -8697,6 +8718,11 @@ func (r PatchRowResponse) ContentType() string {
 	return ""
 }
 
+// PutRowResponse200Headers the declared response headers of an HTTP 200 response for PutRow
+type PutRowResponse200Headers struct {
+	IdempotentReplayed *string
+}
+
 type PutRowResponse struct {
 	Body         []byte
 	HTTPResponse *http.Response
@@ -8718,6 +8744,8 @@ type PutRowResponse struct {
 	ApplicationProblemJSON504 *Problem
 	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
 	ApplicationProblemJSONDefault *Problem
+	// Headers200 the parsed response headers for an HTTP 200 response
+	Headers200 *PutRowResponse200Headers
 }
 
 // GetJSON200 returns the response for an HTTP 200 `application/json` response
@@ -8794,6 +8822,11 @@ func (r PutRowResponse) ContentType() string {
 	return ""
 }
 
+// DeleteRowByKeyResponse200Headers the declared response headers of an HTTP 200 response for DeleteRowByKey
+type DeleteRowByKeyResponse200Headers struct {
+	IdempotentReplayed *string
+}
+
 type DeleteRowByKeyResponse struct {
 	Body         []byte
 	HTTPResponse *http.Response
@@ -8815,6 +8848,8 @@ type DeleteRowByKeyResponse struct {
 	ApplicationProblemJSON504 *Problem
 	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
 	ApplicationProblemJSONDefault *Problem
+	// Headers200 the parsed response headers for an HTTP 200 response
+	Headers200 *DeleteRowByKeyResponse200Headers
 }
 
 // GetJSON200 returns the response for an HTTP 200 `application/json` response
@@ -8974,6 +9009,11 @@ func (r GetRowByKeyResponse) ContentType() string {
 	return ""
 }
 
+// PatchRowByKeyResponse200Headers the declared response headers of an HTTP 200 response for PatchRowByKey
+type PatchRowByKeyResponse200Headers struct {
+	IdempotentReplayed *string
+}
+
 type PatchRowByKeyResponse struct {
 	Body         []byte
 	HTTPResponse *http.Response
@@ -8995,6 +9035,8 @@ type PatchRowByKeyResponse struct {
 	ApplicationProblemJSON504 *Problem
 	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
 	ApplicationProblemJSONDefault *Problem
+	// Headers200 the parsed response headers for an HTTP 200 response
+	Headers200 *PatchRowByKeyResponse200Headers
 }
 
 // GetJSON200 returns the response for an HTTP 200 `application/json` response
@@ -9071,6 +9113,11 @@ func (r PatchRowByKeyResponse) ContentType() string {
 	return ""
 }
 
+// PutRowByKeyResponse200Headers the declared response headers of an HTTP 200 response for PutRowByKey
+type PutRowByKeyResponse200Headers struct {
+	IdempotentReplayed *string
+}
+
 type PutRowByKeyResponse struct {
 	Body         []byte
 	HTTPResponse *http.Response
@@ -9092,6 +9139,8 @@ type PutRowByKeyResponse struct {
 	ApplicationProblemJSON504 *Problem
 	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
 	ApplicationProblemJSONDefault *Problem
+	// Headers200 the parsed response headers for an HTTP 200 response
+	Headers200 *PutRowByKeyResponse200Headers
 }
 
 // GetJSON200 returns the response for an HTTP 200 `application/json` response
@@ -12603,6 +12652,19 @@ func ParseWriteRecordsResponse(rsp *http.Response) (*WriteRecordsResponse, error
 
 	}
 
+	switch {
+	case rsp.StatusCode == 200:
+		var headers WriteRecordsResponse200Headers
+		if values := rsp.Header.Values("Idempotent-Replayed"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "Idempotent-Replayed", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.IdempotentReplayed = &value
+		}
+		response.Headers200 = &headers
+	}
+
 	return response, nil
 }
 
@@ -12683,6 +12745,19 @@ func ParseDeleteRowResponse(rsp *http.Response) (*DeleteRowResponse, error) {
 		}
 		response.ApplicationProblemJSONDefault = &dest
 
+	}
+
+	switch {
+	case rsp.StatusCode == 200:
+		var headers DeleteRowResponse200Headers
+		if values := rsp.Header.Values("Idempotent-Replayed"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "Idempotent-Replayed", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.IdempotentReplayed = &value
+		}
+		response.Headers200 = &headers
 	}
 
 	return response, nil
@@ -12835,6 +12910,19 @@ func ParsePatchRowResponse(rsp *http.Response) (*PatchRowResponse, error) {
 
 	}
 
+	switch {
+	case rsp.StatusCode == 200:
+		var headers PatchRowResponse200Headers
+		if values := rsp.Header.Values("Idempotent-Replayed"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "Idempotent-Replayed", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.IdempotentReplayed = &value
+		}
+		response.Headers200 = &headers
+	}
+
 	return response, nil
 }
 
@@ -12917,6 +13005,19 @@ func ParsePutRowResponse(rsp *http.Response) (*PutRowResponse, error) {
 
 	}
 
+	switch {
+	case rsp.StatusCode == 200:
+		var headers PutRowResponse200Headers
+		if values := rsp.Header.Values("Idempotent-Replayed"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "Idempotent-Replayed", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.IdempotentReplayed = &value
+		}
+		response.Headers200 = &headers
+	}
+
 	return response, nil
 }
 
@@ -12997,6 +13098,19 @@ func ParseDeleteRowByKeyResponse(rsp *http.Response) (*DeleteRowByKeyResponse, e
 		}
 		response.ApplicationProblemJSONDefault = &dest
 
+	}
+
+	switch {
+	case rsp.StatusCode == 200:
+		var headers DeleteRowByKeyResponse200Headers
+		if values := rsp.Header.Values("Idempotent-Replayed"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "Idempotent-Replayed", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.IdempotentReplayed = &value
+		}
+		response.Headers200 = &headers
 	}
 
 	return response, nil
@@ -13149,6 +13263,19 @@ func ParsePatchRowByKeyResponse(rsp *http.Response) (*PatchRowByKeyResponse, err
 
 	}
 
+	switch {
+	case rsp.StatusCode == 200:
+		var headers PatchRowByKeyResponse200Headers
+		if values := rsp.Header.Values("Idempotent-Replayed"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "Idempotent-Replayed", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.IdempotentReplayed = &value
+		}
+		response.Headers200 = &headers
+	}
+
 	return response, nil
 }
 
@@ -13229,6 +13356,19 @@ func ParsePutRowByKeyResponse(rsp *http.Response) (*PutRowByKeyResponse, error) 
 		}
 		response.ApplicationProblemJSONDefault = &dest
 
+	}
+
+	switch {
+	case rsp.StatusCode == 200:
+		var headers PutRowByKeyResponse200Headers
+		if values := rsp.Header.Values("Idempotent-Replayed"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "Idempotent-Replayed", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.IdempotentReplayed = &value
+		}
+		response.Headers200 = &headers
 	}
 
 	return response, nil
