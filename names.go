@@ -19,6 +19,13 @@ const (
 	ColKeyIndex        = "_key_index"
 )
 
+// Columns of the binlog view that hold rows; a table may have columns of these names,
+// which are then fields in them.
+const (
+	ColBefore = "before"
+	ColAfter  = "after"
+)
+
 // TablePath names a table.
 type TablePath struct {
 	Database string

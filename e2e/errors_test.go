@@ -117,7 +117,6 @@ func TestNotYet(t *testing.T) {
 		{"POST", "/v1/sql", `{"sql":"SELECT 1"}`},
 		{"PATCH", tb.path(), `{"ops":[{"op":"add_column","column":{"name":"x","type":"INT"}}]}`},
 		{"POST", tb.path() + "/prefix-lookup", `{"prefix":{"id":1}}`},
-		{"GET", tb.path() + "$binlog/scan", ""},
 		{"GET", tb.path() + "$lake/scan", ""},
 		{"POST", tb.path() + "/lake/tier", ""},
 	} {

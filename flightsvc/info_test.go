@@ -204,7 +204,6 @@ func TestDescriptorsThatAreRefused(t *testing.T) {
 		{"a path of none", pathOf(), codes.InvalidArgument, errs.InvalidValue},
 		{"no descriptor", &flight.FlightDescriptor{}, codes.InvalidArgument, errs.InvalidValue},
 		{"a name that is none", pathOf("d", "../t"), codes.InvalidArgument, errs.InvalidName},
-		{"binlog", pathOf("d", "t$binlog"), codes.Unimplemented, errs.NotImplemented},
 		{"lake", pathOf("d", "t$lake"), codes.Unimplemented, errs.NotImplemented},
 		{"another suffix", pathOf("d", "t$x"), codes.InvalidArgument, errs.InvalidValue},
 		{"an empty command", commandBytes(nil), codes.InvalidArgument, errs.InvalidValue},

@@ -18,6 +18,8 @@ var eventNames = map[string]string{
 	millrace.UpdateBefore.String(): "update_before",
 	millrace.UpdateAfter.String():  "update_after",
 	millrace.Delete.String():       "delete",
+	// The binlog names changes as events are named.
+	"insert": "insert", "update": "update", "delete": "delete",
 }
 
 // streamEvents answers with server-sent events. The first block is a cursor alone,

@@ -30,6 +30,8 @@ type Chunk struct {
 	batch  *bucket.Batch
 	lo, hi int
 	sel    []int32
+	// What each record of the batch did; the binlog view only, nil when all are +I.
+	changes []millrace.ChangeType
 	// Of keyed state: the data columns of the answer, and the keys of its rows.
 	state arrow.RecordBatch
 	keys  *stateGroup
@@ -68,6 +70,9 @@ func (c *Chunk) whole() bool {
 
 // Record decodes the chunk into the plan's columns. The caller releases it.
 func (c *Chunk) Record() (arrow.RecordBatch, error) {
+	if c.rd.plan.View == BinlogView {
+		return c.images()
+	}
 	data, system := splitColumns(c.rd.plan.Columns)
 	var rec arrow.RecordBatch
 	if c.state != nil {
@@ -174,7 +179,7 @@ func (c *Chunk) systemArray(id millrace.ColumnID, rows []int32) (arrow.Array, er
 			if c.batch == nil {
 				b.AppendNull()
 			} else {
-				b.UnsafeAppend(int64(c.batch.Header.Base) + int64(r))
+				b.UnsafeAppend(int64(c.batch.Header.Base) + int64(c.first(r)))
 			}
 		}
 		return b.NewArray(), nil
@@ -230,7 +235,11 @@ func (c *Chunk) changeTypes(mem memory.Allocator, rows []int32) (arrow.Array, er
 		if changes != nil {
 			t = changes[r]
 		}
-		b.Append(t.String())
+		if c.rd.plan.View == BinlogView {
+			b.Append(binlogType(t))
+		} else {
+			b.Append(t.String())
+		}
 	}
 	return b.NewArray(), nil
 }

@@ -17,6 +17,8 @@ const (
 	idCommitTimestamp
 	idPartition
 	idBucket
+	idBefore
+	idAfter
 )
 
 // systemColumns are the columns every table has besides its own.
@@ -36,28 +38,36 @@ func isSystem(c millrace.Column) bool { return c.ID < 0 }
 func namedColumns(t *millrace.Table, v View) []millrace.Column {
 	out := slices.Clone(t.Schema.Columns)
 	for _, c := range systemColumns {
-		if v == ChangelogView || c.ID != idChangeType {
+		if v.ofLog() || c.ID != idChangeType {
 			out = append(out, c)
 		}
 	}
 	return out
 }
 
-// outputColumns are the columns of the answer, in order.
-func outputColumns(t *millrace.Table, v View, asked []string) ([]millrace.Column, error) {
-	cols, err := askedColumns(t, v, asked)
-	if err != nil || v != ChangelogView {
-		return cols, err
+// outputColumns are the columns of the answer, in order, and those of the table that
+// it is made of.
+func outputColumns(t *millrace.Table, v View, asked []string) (cols, data []millrace.Column, err error) {
+	if cols, err = askedColumns(t, v, asked); err != nil {
+		return nil, nil, err
 	}
-	// A changelog has one shape: what a record did and where it stands, the
-	// columns asked for, where it came from.
+	data, _ = splitColumns(cols)
+	return viewColumns(v, cols, data), data, nil
+}
+
+// viewColumns gives the views of the log their one shape: what a record did and where
+// it stands, the columns asked for, where it came from.
+func viewColumns(v View, asked, data []millrace.Column) []millrace.Column {
+	if v == RowsView {
+		return asked
+	}
 	out := []millrace.Column{systemColumn(idChangeType), systemColumn(idLogOffset), systemColumn(idCommitTimestamp)}
-	for _, c := range cols {
-		if !isSystem(c) {
-			out = append(out, c)
-		}
+	if v == BinlogView {
+		out = append(out, imageColumn(idBefore, data), imageColumn(idAfter, data))
+	} else {
+		out = append(out, data...)
 	}
-	return append(out, systemColumn(idPartition), systemColumn(idBucket)), nil
+	return append(out, systemColumn(idPartition), systemColumn(idBucket))
 }
 
 func askedColumns(t *millrace.Table, v View, asked []string) ([]millrace.Column, error) {

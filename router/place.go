@@ -312,7 +312,7 @@ func (r *Router) placeAtCursor(p *Plan, text string, until Position, buckets []u
 	if c.table != p.Table.ID {
 		return errs.New(errs.TableRecreated, "the cursor is of table %d, and %s is table %d now: it was dropped and created again", c.table, p.Table.Path, p.Table.ID)
 	}
-	if c.state != nil && p.View != ChangelogView {
+	if c.state != nil && !p.View.ofLog() {
 		return errs.New(errs.InvalidValue, "the cursor stands in a changelog read, not in a read of rows")
 	}
 	at := map[uint16]int{}

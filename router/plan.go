@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/apache/arrow-go/v18/arrow"
@@ -21,8 +22,12 @@ type View uint8
 // The views.
 const (
 	RowsView      View = 0
-	ChangelogView View = 1
+	ChangelogView View = 1 // a row a record of the log
+	BinlogView    View = 2 // a row a change, with the rows before and after it
 )
+
+// ofLog says whether the view is one of the table's log, not of its rows.
+func (v View) ofLog() bool { return v != RowsView }
 
 // Plan is a read request resolved: which buckets, from where to where, which
 // columns. It holds snapshots; its owner closes it.
@@ -30,6 +35,7 @@ type Plan struct {
 	Table     *millrace.Table
 	View      View
 	Columns   []millrace.Column // of the answer; system columns have negative ids
+	Data      []millrace.Column // of the table, that the answer is made of
 	Schema    *arrow.Schema     // of the answer
 	Limit     int64             // rows in all; -1: no limit
 	Follow    bool              // go on at the end
@@ -94,7 +100,7 @@ func (r *Router) Plan(ctx context.Context, path string, req *ReadRequest, o Plan
 	if err := p.settings(req); err != nil {
 		return nil, err
 	}
-	if p.Columns, err = outputColumns(t, view, req.Columns); err != nil {
+	if p.Columns, p.Data, err = outputColumns(t, view, req.Columns); err != nil {
 		return nil, err
 	}
 	p.Schema = outputSchema(t, p.Columns)
@@ -144,6 +150,7 @@ func (r *Router) resolve(ctx context.Context, path string, req *ReadRequest, o P
 // viewOf is the view that suffix, request and door agree on.
 func viewOf(suffix string, req *ReadRequest, o PlanOptions) (View, error) {
 	view, set := o.View, o.ViewSet
+	said := false // by suffix or request: a door that reads the log gives it as either
 	say := func(name, by string) error {
 		var v View
 		switch name {
@@ -154,16 +161,16 @@ func viewOf(suffix string, req *ReadRequest, o PlanOptions) (View, error) {
 		case "changelog":
 			v = ChangelogView
 		case "binlog":
-			return errs.New(errs.NotImplemented, "the binlog view ($binlog) is not implemented yet")
+			v = BinlogView
 		case "lake":
 			return errs.New(errs.NotImplemented, "reading the lake ($lake) is not implemented yet")
 		default:
 			return errs.New(errs.InvalidValue, "%s %q is not one of rows, changelog, binlog", by, clip(name))
 		}
-		if set && v != view {
+		if refines := view == ChangelogView && v == BinlogView && !said; set && v != view && !refines {
 			return errs.New(errs.InvalidValue, "%s asks for %q, and the request for another view", by, name)
 		}
-		view, set = v, true
+		view, set, said = v, true, true
 		return nil
 	}
 	if err := say(suffix, "the suffix"); err != nil {
@@ -239,6 +246,13 @@ func (p *Plan) compileFilter(text string, params []json.RawMessage) error {
 	f, err := filter.Compile(text, params, namedColumns(p.Table, p.View), p.now)
 	if err != nil {
 		return err
+	}
+	if p.View.ofLog() && p.Table.Options.Image == millrace.WALImage {
+		for _, name := range f.ColumnNames() {
+			if i := p.Table.Schema.Index(name); i >= 0 && !slices.Contains(p.Table.PrimaryKey, p.Table.Schema.Columns[i].ID) {
+				return errs.New(errs.InvalidFilter, "the changelog of table %s has no images from before an update (table.changelog.image=WAL), so a filter on it may name key columns only, and %q is none", p.Table.Path, name)
+			}
+		}
 	}
 	p.filter, p.filterText, p.filterParams = f, text, params
 	return nil

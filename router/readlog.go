@@ -54,6 +54,12 @@ func (rd *Reader) readLog(pr *partReader) (_ *Chunk, moved bool, err error) {
 
 // narrow applies the filter and the limit to the chunk's rows [lo, hi).
 func (c *Chunk) narrow(left int64) error {
+	if c.rd.plan.View == BinlogView {
+		var err error
+		if c.changes, err = c.batch.Payload.Changes(); err != nil {
+			return err
+		}
+	}
 	if f := c.rd.plan.filter; f != nil {
 		if !f.MayMatch(c.stats) {
 			c.rd.stats.RowsSkipped += int64(c.hi - c.lo)
@@ -66,6 +72,9 @@ func (c *Chunk) narrow(left int64) error {
 		c.Rows = c.hi - c.lo
 		c.rd.stats.RowsRead += int64(c.Rows)
 	}
+	if c.rd.plan.View == BinlogView {
+		c.foldChanges()
+	}
 	if c.Rows == 0 {
 		return nil
 	}
@@ -75,7 +84,7 @@ func (c *Chunk) narrow(left int64) error {
 		}
 	}
 	first, last := c.row(0), c.row(c.Rows-1)
-	c.Base = c.batch.Header.Base + millrace.Offset(first)
+	c.Base = c.batch.Header.Base + millrace.Offset(c.first(int32(first)))
 	c.Micros = c.batch.Header.TimeAt(last)
 	return nil
 }

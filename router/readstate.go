@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"slices"
 
 	"github.com/apache/arrow-go/v18/arrow"
 	"github.com/apache/arrow-go/v18/arrow/memory"
@@ -92,7 +93,6 @@ func (rd *Reader) stateChunk(pr *partReader, g *stateGroup) (*Chunk, error) {
 	defer g.rec.Release()
 	n := len(g.ends)
 	c := &Chunk{BucketKey: pr.Key, Bucket: pr.Bucket.Bucket, Base: millrace.NoOffset, Next: pr.Start, HighWatermark: pr.Start, rd: rd, part: pr, Rows: n}
-	data, _ := splitColumns(rd.plan.Columns)
 	var sel []int32
 	if f := rd.plan.filter; f != nil {
 		rec, err := rd.filterRecord(c, g.rec)
@@ -120,7 +120,7 @@ func (rd *Reader) stateChunk(pr *partReader, g *stateGroup) (*Chunk, error) {
 	if c.Rows == 0 {
 		return nil, nil
 	}
-	out := row.Project(g.rec, indexes(len(data)))
+	out := row.Project(g.rec, indexes(len(rd.plan.Data)))
 	switch {
 	case sel != nil && len(sel) < n:
 		taken := row.Take(memory.DefaultAllocator, out, sel)
@@ -152,11 +152,10 @@ func (rd *Reader) filterRecord(c *Chunk, rec arrow.RecordBatch) (arrow.RecordBat
 
 // stateColumns are the data columns of the answer and those only the filter needs.
 func (p *Plan) stateColumns() []millrace.Column {
-	out, _ := splitColumns(p.Columns)
 	if p.filter == nil {
-		return out
+		return p.Data
 	}
-	out = append([]millrace.Column(nil), out...)
+	out := slices.Clone(p.Data)
 	for _, name := range p.filter.ColumnNames() {
 		i := p.Table.Schema.Index(name)
 		if i < 0 {

@@ -105,7 +105,7 @@ func (r *Router) Ticket(p *Plan, expires time.Time) (string, error) {
 
 func (r *Router) seal(p *Plan, page bool, expires time.Time) (string, error) {
 	f := planForm{
-		Version: planFormVersion, Page: page, Table: p.Table.ID, Schema: p.Table.Schema.ID, View: p.View, Columns: columnIDs(p.Columns),
+		Version: planFormVersion, Page: page, Table: p.Table.ID, Schema: p.Table.Schema.ID, View: p.View, Columns: columnIDs(p.carried()),
 		Filter: p.filterText, Params: p.filterParams, NowMicros: p.now.UnixMicro(), Limit: p.Limit, Follow: p.Follow,
 		Heartbeat: p.Heartbeat, PageSize: p.PageSize, Expires: expires.Unix(),
 	}
@@ -129,6 +129,15 @@ func (r *Router) seal(p *Plan, page bool, expires time.Time) (string, error) {
 		return "", fmt.Errorf("router: %w", err)
 	}
 	return r.o.Signer.Sign(pack(b))
+}
+
+// carried are the columns that say what the answer's are: views of the log have more,
+// which follow from them.
+func (p *Plan) carried() []millrace.Column {
+	if p.View == RowsView {
+		return p.Columns
+	}
+	return p.Data
 }
 
 // OpenTicket unseals a plan.
@@ -170,6 +179,8 @@ func (r *Router) unseal(ctx context.Context, text string, page bool) (*Plan, err
 		}
 		p.Columns = append(p.Columns, named[i])
 	}
+	p.Data, _ = splitColumns(p.Columns)
+	p.Columns = viewColumns(p.View, p.Columns, p.Data)
 	p.Schema = outputSchema(t, p.Columns)
 	if err := p.compileFilter(f.Filter, f.Params); err != nil {
 		return nil, err

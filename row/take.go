@@ -2,11 +2,14 @@ package row
 
 import (
 	"fmt"
+	"slices"
 
 	"github.com/apache/arrow-go/v18/arrow"
 	"github.com/apache/arrow-go/v18/arrow/array"
 	"github.com/apache/arrow-go/v18/arrow/bitutil"
 	"github.com/apache/arrow-go/v18/arrow/memory"
+
+	millrace "github.com/millrace/millrace"
 )
 
 // Take makes a record of the rows idx of rec, in that order; a row may be taken
@@ -235,4 +238,48 @@ func Project(rec arrow.RecordBatch, cols []int) arrow.RecordBatch {
 	}
 	md := rec.Schema().Metadata()
 	return array.NewRecordBatch(arrow.NewSchema(fields, &md), arrs, rec.NumRows())
+}
+
+// TakeStruct makes a struct array of t, a ROW whose fields are the columns of rec in
+// order and nullable: value i is row idx[i] of rec, NULL with NULL fields where idx[i]
+// is negative. The caller releases it.
+// REQUIRES: as Take.
+func TakeStruct(mem memory.Allocator, rec arrow.RecordBatch, idx []int32, t millrace.DataType) arrow.Array {
+	absent := int32(rec.NumRows()) // where a row of NULLs is put
+	missing := 0
+	rows := slices.Clone(idx)
+	bits := newBuffer(mem, bitmapBytes(len(idx)))
+	defer bits.Release()
+	clear(bits.Bytes())
+	for i, r := range idx {
+		if r < 0 {
+			rows[i] = absent
+			missing++
+		} else {
+			bits.Bytes()[i/8] |= 1 << (i % 8)
+		}
+	}
+	children := make([]arrow.ArrayData, rec.NumCols())
+	for i := range children {
+		children[i] = gatherNullable(mem, rec.Column(i), rows, t.Children[i].Type, missing > 0)
+		defer children[i].Release()
+	}
+	d := array.NewData(ArrowType(t), len(idx), []*memory.Buffer{bits}, children, missing, 0)
+	defer d.Release()
+	return array.MakeFromData(d)
+}
+
+// gatherNullable gathers from arr with, when asked for, a NULL behind its values.
+func gatherNullable(mem memory.Allocator, arr arrow.Array, idx []int32, t millrace.DataType, withNull bool) *array.Data {
+	if !withNull {
+		return gather(mem, arr, idx)
+	}
+	null := BuildNulls(mem, t, 1)
+	defer null.Release()
+	both, err := array.Concatenate([]arrow.Array{arr, null}, mem)
+	if err != nil {
+		panic(fmt.Sprintf("row: a column and a NULL of its type do not go together: %v", err)) // a bug: the types are ours
+	}
+	defer both.Release()
+	return gather(mem, both, idx)
 }

@@ -166,3 +166,19 @@ def test_narrow_read_on_the_wire(create, server, client):
     narrow, narrow_time = cost(t.scan(columns=["user_id", "amount_cents"]))
     print(f"full {full} bytes in {full_time:.3f} s, narrow {narrow} bytes in {narrow_time:.3f} s")
     assert narrow <= 0.08 * full
+
+
+def test_binlog_images(create, client):
+    """pyarrow reads a change with the rows before and after it; NULL where there is none."""
+    t = create("orders", ["id BIGINT", "status STRING"], key=["id"])
+    t.write([{"id": 1, "status": "pending"}])
+    t.write([{"id": 1, "status": "paid"}])
+    t.write([{"id": 1}], mode="delete")
+    got = read(client, t.descriptor("$binlog"))
+    assert [(r["_change_type"], r["before"], r["after"]) for r in got.to_pylist()] == [
+        ("insert", None, {"id": 1, "status": "pending"}),
+        ("update", {"id": 1, "status": "pending"}, {"id": 1, "status": "paid"}),
+        ("delete", {"id": 1, "status": "paid"}, None),
+    ]
+    got.validate(full=True)
+    assert got.to_pandas()["after"][1]["status"] == "paid"
