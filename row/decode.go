@@ -1,9 +1,7 @@
 package row
 
 import (
-	"encoding/binary"
 	"fmt"
-	"math"
 
 	millrace "github.com/millrace/millrace"
 	"github.com/millrace/millrace/errs"
@@ -132,74 +130,14 @@ func newDecoder(l *layout, want millrace.DataType, col column, budget *int) (dec
 			return nil, err
 		}
 		return &structDecoder{col: c, fields: *fields}, nil
-	case millrace.BigInt:
-		if l.typ.Kind == millrace.Int {
-			return &intToBigInt{col.(*column64)}, nil
-		}
-	case millrace.Double:
-		if l.typ.Kind == millrace.Float {
-			return &floatToDouble{col.(*column64)}, nil
-		}
 	default:
 	}
-	return col.(decoder), nil
+	return castDecoder(l.typ, want, col), nil
 }
 
 func newVectorDecoder(l *layout, want millrace.Column, col column, budget *int) (vectorDecoder, error) {
 	dec, err := newDecoder(l, want.Type, col, budget)
 	return vectorDecoder{decoder: dec, col: col, layout: l, spread: arrowBytes(want.Type), budget: budget}, err
-}
-
-// readable says whether a stored value is, or can be widened to, one of type
-// want. Children are looked at when their own decoders are made.
-func readable(stored, want millrace.DataType) bool {
-	switch {
-	case stored.Kind == millrace.Int && want.Kind == millrace.BigInt,
-		stored.Kind == millrace.Float && want.Kind == millrace.Double:
-		return true
-	case stored.Kind != want.Kind:
-		return false
-	}
-	switch want.Kind {
-	case millrace.Decimal:
-		return stored.Scale == want.Scale && stored.Precision <= want.Precision
-	case millrace.Binary:
-		return stored.Length == want.Length
-	case millrace.Time:
-		return timeUnitOfDay(stored.Precision) == timeUnitOfDay(want.Precision)
-	case millrace.Timestamp, millrace.TimestampLTZ:
-		return timeUnit(stored.Precision) == timeUnit(want.Precision)
-	default:
-		return true
-	}
-}
-
-// timeUnitOfDay is how many digits of a second the Arrow type of TIME(p) holds.
-func timeUnitOfDay(precision int) int {
-	switch {
-	case precision <= 3:
-		return 3
-	case precision <= 6:
-		return 6
-	}
-	return 9
-}
-
-type intToBigInt struct{ *column64 }
-
-func (c *intToBigInt) decode(v []byte) error {
-	c.add()
-	c.vals.push(uint64(int32(binary.LittleEndian.Uint32(v))))
-	return nil
-}
-
-type floatToDouble struct{ *column64 }
-
-func (c *floatToDouble) decode(v []byte) error {
-	f := float64(math.Float32frombits(binary.LittleEndian.Uint32(v)))
-	c.add()
-	c.vals.push(float64Bits(f))
-	return nil
 }
 
 // arrowBytes is what a value of t takes in Arrow at least, as when it is NULL;

@@ -3,6 +3,7 @@ package row_test
 import (
 	"encoding/binary"
 	"encoding/hex"
+	"fmt"
 	"math"
 	"runtime"
 	"slices"
@@ -87,21 +88,20 @@ func TestReaderVersions(t *testing.T) {
 	}
 }
 
-// A value that is stored in a type that the one wanted cannot hold is refused as
-// schema_changed, not read wrongly.
-func TestReaderNarrower(t *testing.T) {
+// A stored type that is not the wanted one, nor a wider or narrower one of its
+// kind, is refused as schema_changed, not read wrongly.
+func TestReaderOtherType(t *testing.T) {
 	for _, tc := range []struct{ stored, wanted string }{
-		{"BIGINT", "INT"},
-		{"DOUBLE", "FLOAT"},
-		{"DECIMAL(10,2)", "DECIMAL(9,2)"},
+		{"BIGINT", "DOUBLE"},
 		{"DECIMAL(10,2)", "DECIMAL(12,3)"},
 		{"TIMESTAMP(3)", "TIMESTAMP(6)"},
 		{"TIME(0)", "TIME(6)"},
 		{"BINARY(3)", "BINARY(4)"},
 		{"STRING", "BYTES"},
-		{"ARRAY<BIGINT>", "ARRAY<INT>"},
-		{"MAP<STRING, BIGINT>", "MAP<STRING, INT>"},
-		{"ROW<a BIGINT>", "ROW<a INT>"},
+		{"DATE", "INT"},
+		{"ARRAY<BIGINT>", "ARRAY<DOUBLE>"},
+		{"MAP<STRING, BIGINT>", "MAP<STRING, STRING>"},
+		{"ROW<a BIGINT>", "ROW<a DATE>"},
 		{"INT", "ARRAY<INT>"},
 	} {
 		s := &millrace.Schema{ID: 1, Columns: []millrace.Column{column(1, "c0", tc.stored)}}
@@ -111,6 +111,43 @@ func TestReaderNarrower(t *testing.T) {
 		err := r.Append(row.NewCodec(s).AppendRow(nil, rec, 0))
 		if !errs.Is(err, errs.SchemaChanged) || !strings.Contains(err.Error(), "column c0: ") {
 			t.Errorf("%s as %s: %v", tc.stored, tc.wanted, err)
+		}
+	}
+}
+
+// Who asks for the type that a column had before it was widened gets the values that
+// fit, as they are, and schema_changed at one that does not.
+func TestReaderNarrower(t *testing.T) {
+	for _, tc := range []struct{ stored, wanted, fit, over string }{
+		{"SMALLINT", "TINYINT", `-128`, `128`},
+		{"BIGINT", "TINYINT", `127`, `-129`},
+		{"INT", "SMALLINT", `-32768`, `32768`},
+		{"BIGINT", "INT", `-2147483648`, `2147483648`},
+		{"DOUBLE", "FLOAT", `0.25`, `0.1`},
+		{"DOUBLE", "FLOAT", `"NaN"`, `1e300`},
+		{"DOUBLE", "FLOAT", `"-Infinity"`, `16777217`},
+		{"DECIMAL(10,2)", "DECIMAL(4,2)", `"-99.99"`, `"100.00"`},
+		{"DECIMAL(38,0)", "DECIMAL(20,0)", `"99999999999999999999"`, `"-100000000000000000000"`},
+		{"ARRAY<BIGINT>", "ARRAY<INT>", `[1, null]`, `[1, 4294967296]`},
+		{"MAP<STRING, BIGINT>", "MAP<STRING, INT>", `[{"key": "a", "value": 1}]`, `[{"key": "a", "value": 4294967296}]`},
+		{"ROW<a BIGINT>", "ROW<a INT>", `{"a": 1}`, `{"a": 4294967296}`},
+	} {
+		s := &millrace.Schema{ID: 1, Columns: []millrace.Column{column(1, "c0", tc.stored)}}
+		want := []millrace.Column{column(1, "c0", tc.wanted)}
+		rec := fromJSON(t, s.Columns, fmt.Sprintf(`[{"c0": %s}, {"c0": null}, {"c0": %s}]`, tc.fit, tc.over))
+		fits := fromJSON(t, want, fmt.Sprintf(`[{"c0": %s}, {"c0": null}]`, tc.fit))
+		rows := encodeAll(row.NewCodec(s), rec)
+		r := row.NewReader(memory.DefaultAllocator, oneSchema(s), want)
+		for _, b := range rows[:2] {
+			if err := r.Append(b); err != nil {
+				t.Fatalf("%s as %s: %v", tc.stored, tc.wanted, err)
+			}
+		}
+		if err := equalRecords(fits, r.Record()); err != nil {
+			t.Errorf("%s as %s: %v", tc.stored, tc.wanted, err)
+		}
+		if err := r.Append(rows[2]); !errs.Is(err, errs.SchemaChanged) {
+			t.Errorf("%s as %s: %s: %v", tc.stored, tc.wanted, tc.over, err)
 		}
 	}
 }

@@ -109,6 +109,9 @@ func (s *Shard) publish(g *group, batch *kv.Batch, tails [][]bucket.TailBatch, a
 		}
 	}
 	s.bucketsMu.Unlock()
+	for _, l := range g.learned { // before a reader can see rows of the schema
+		l.of.learn(l.table)
+	}
 	for i, pt := range g.parts {
 		pt.b.log.Append(tails[i]...)
 		for _, t := range tails[i] {

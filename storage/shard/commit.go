@@ -208,6 +208,9 @@ func (s *Shard) dropGroups(failed, onTop *group, cause error) {
 		for _, pt := range g.parts {
 			pt.b.prep = pt.b.done
 		}
+		for _, l := range g.learned {
+			l.of.unlearn()
+		}
 	}
 	clear(s.unborn)
 }

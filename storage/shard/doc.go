@@ -27,6 +27,9 @@
 //	S7  Of the ops of one [Line] a shard takes none behind one that failed, so that
 //	    they can be sent again from there on.
 //	S8  No record of a partition stands behind its seal in the log.
+//	S9  A table goes by the descriptor with the highest version that an op brought. A
+//	    schema is in the log before the first rows of it, and a keyed payload is of the
+//	    newest schema: rows of an older one are rewritten when a write meets them.
 //
 // Files, below the shard's directory: state/ (Pebble), segments/<table>/<partition>/<bucket>/,
 // manifest-<20 digits> (the two newest), tails-<20 digits> (that of each manifest).

@@ -7,7 +7,7 @@ import (
 )
 
 // engine is what the merge engine and the options of a keyed table make of a write.
-// It is chosen once a bucket and belongs to the loop.
+// It is chosen once a version of the table and belongs to the loop.
 type engine struct {
 	table *millrace.Table
 	codec *row.Codec

@@ -1,8 +1,6 @@
 package shard
 
 import (
-	"github.com/millrace/millrace/errs"
-	"github.com/millrace/millrace/row"
 	"github.com/millrace/millrace/storage/kv"
 )
 
@@ -83,8 +81,11 @@ func (m *merging) row(i, keyLen int, stored []byte) error {
 	if c.old, c.mine, prepared = m.s.preparedRow(m.g, c.key); !prepared {
 		c.old = stored
 	}
-	if c.old != nil && row.SchemaIDOf(c.old) != m.b.table.Schema.ID {
-		return errs.New(errs.CorruptData, "shard: a row of bucket %s is of schema %d, which was never written", m.b.id, row.SchemaIDOf(c.old))
+	if c.old != nil {
+		var err error
+		if c.old, err = m.b.rewrite(c.old); err != nil {
+			return err
+		}
 	}
 	var changed bool
 	var err error

@@ -5,12 +5,11 @@ import (
 	"path"
 
 	millrace "github.com/millrace/millrace"
-	"github.com/millrace/millrace/errs"
 	"github.com/millrace/millrace/storage/bucket"
 )
 
-// bucketFor finds the op's bucket. One that is not open yet is made, with the entry
-// that opens it.
+// bucketFor finds the op's bucket, at the newest version of its table that is known,
+// the op's included. One that is not open yet is made, with the entry that opens it.
 func (s *Shard) bucketFor(g *group, op *Op) (*bucketState, *openEntry, error) {
 	if err := s.goneError(g, op); err != nil {
 		return nil, nil, err
@@ -23,8 +22,12 @@ func (s *Shard) bucketFor(g *group, op *Op) (*bucketState, *openEntry, error) {
 	if b == nil {
 		b, open = s.makeBucket(op)
 	}
-	if b.table.Schema.ID != op.Table.Schema.ID {
-		return nil, nil, errs.New(errs.SchemaChanged, "the rows were encoded with schema %d of table %s, the bucket has %d", op.Table.Schema.ID, op.Table.Path, b.table.Schema.ID)
+	b.of.teach(g, op.Table)
+	if b.tableVersion != b.of.version {
+		if pt := g.byID[b.id]; pt != nil {
+			pt.cut() // a payload is of one schema
+		}
+		b.tableVersion = b.of.version
 	}
 	return b, open, nil
 }
@@ -34,11 +37,14 @@ func (s *Shard) makeBucket(op *Op) (*bucketState, *openEntry) {
 	o := &openEntry{Buckets: []millrace.BucketID{op.Bucket}}
 	t := s.preparedTable(op.Table.ID)
 	if t == nil {
-		t = &tableState{schemas: map[millrace.SchemaID]*millrace.Schema{}}
-		t.learn(op.Table)
+		t = newTableState(op.Table)
 		o.Table = op.Table
 	}
-	return s.newBucketState(op.Bucket, t, bucket.New(op.Bucket, 0, s.bucketOptions(op.Bucket))), o
+	return newBucketState(op.Bucket, t, bucket.New(op.Bucket, 0, s.bucketOptions(op.Bucket))), o
+}
+
+func newBucketState(id millrace.BucketID, t *tableState, log *bucket.Log) *bucketState {
+	return &bucketState{id: id, of: t, tableVersion: t.version, log: log}
 }
 
 // preparedTable is what is known of a table as of what was prepared before; nil when

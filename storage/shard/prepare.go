@@ -28,6 +28,7 @@ type group struct {
 	parts   []*part
 	opens   []*openEntry
 	endings []ending
+	learned []learned
 	byID    map[millrace.BucketID]*part // the part that further ops of a bucket join
 	answers []answer
 	// rows holds the state after this group, by store key; a nil row is a deleted one.
@@ -108,6 +109,9 @@ func (s *Shard) prepareOp(g *group, op *Op) (Result, error) {
 	}
 	b, open, err := s.bucketFor(g, op)
 	if err != nil {
+		return Result{}, err
+	}
+	if op, err = b.adopt(op); err != nil {
 		return Result{}, err
 	}
 	var w *kv.Writer
@@ -319,6 +323,9 @@ func (s *Shard) writer(g *group, b millrace.BucketID, scope string) (*kv.Writer,
 func (g *group) finish() {
 	for _, o := range g.opens {
 		g.entries = append(g.entries, wal.Entry{Kind: wal.BucketOpen, Data: encodeJSON(o)})
+	}
+	for _, l := range g.learned {
+		g.entries = append(g.entries, wal.Entry{Kind: wal.BucketOpen, Data: l.entry})
 	}
 	kept := g.parts[:0]
 	for _, pt := range g.parts {

@@ -141,9 +141,7 @@ func (s *Shard) checkLog(m *Manifest, applied millrace.LSN, tail wal.Tail) error
 
 func (s *Shard) restoreBuckets(m *Manifest) error {
 	for _, t := range m.Tables {
-		ts := &tableState{schemas: map[millrace.SchemaID]*millrace.Schema{}}
-		ts.learn(t)
-		s.tables[t.ID] = ts
+		s.tables[t.ID] = newTableState(t)
 	}
 	for _, sc := range m.Schemas {
 		for _, v := range sc.Schemas {
@@ -176,7 +174,7 @@ func (s *Shard) restoreBuckets(m *Manifest) error {
 }
 
 func (s *Shard) addRecovered(id millrace.BucketID, log *bucket.Log) error {
-	b := s.newBucketState(id, s.tables[id.Table], log)
+	b := newBucketState(id, s.tables[id.Table], log)
 	s.listLocked(b)
 	s.tailBytes.Add(log.View().TailBytes())
 	var err error

@@ -8,6 +8,7 @@ import (
 
 	millrace "github.com/millrace/millrace"
 	"github.com/millrace/millrace/errs"
+	"github.com/millrace/millrace/row"
 	"github.com/millrace/millrace/storage/bucket"
 	"github.com/millrace/millrace/storage/kv"
 	"github.com/millrace/millrace/storage/segment"
@@ -21,7 +22,10 @@ type replayer struct {
 	batch   *kv.Batch
 	lsn     millrace.LSN // of the entries in batch
 	key     []byte
-	writers map[writerRef]*kv.Writer // as of batch
+	// lastKeys is what the last row's key was made with: neighbours mostly have one
+	// schema.
+	lastKeys keyColumns
+	writers  map[writerRef]*kv.Writer // as of batch
 }
 
 func (s *Shard) replay(ctx context.Context, after, applied millrace.LSN) error {
@@ -91,10 +95,12 @@ func (r *replayer) open(data []byte) error {
 		if o.Table.Schema == nil {
 			return errs.New(errs.CorruptData, "the entry that opens table %d has no schema", o.Table.ID)
 		}
-		if r.s.tables[o.Table.ID] == nil {
-			r.s.tables[o.Table.ID] = &tableState{schemas: map[millrace.SchemaID]*millrace.Schema{}}
+		if t := r.s.tables[o.Table.ID]; t == nil {
+			r.s.tables[o.Table.ID] = newTableState(o.Table)
+		} else {
+			t.learn(o.Table)
+			t.version = newTableVersion(t.table)
 		}
-		r.s.tables[o.Table.ID].learn(o.Table)
 	}
 	for _, id := range o.Buckets {
 		if r.s.buckets[id] != nil {
@@ -214,7 +220,7 @@ func (r *replayer) rows(batch *kv.Batch, b *bucketState, payload []byte) error {
 	if err != nil {
 		return err
 	}
-	for i, row := range rows {
+	for i, enc := range rows {
 		c := millrace.Insert
 		if changes != nil {
 			c = changes[i]
@@ -222,7 +228,11 @@ func (r *replayer) rows(batch *kv.Batch, b *bucketState, payload []byte) error {
 		if c == millrace.UpdateBefore {
 			continue
 		}
-		key, err := b.codec.AppendKeyOfRow(r.key[:0], row, b.pk)
+		k, err := r.keysOf(b, enc)
+		if err != nil {
+			return err
+		}
+		key, err := k.codec.AppendKeyOfRow(r.key[:0], enc, k.pk)
 		if err != nil {
 			return err
 		}
@@ -234,15 +244,45 @@ func (r *replayer) rows(batch *kv.Batch, b *bucketState, payload []byte) error {
 			err = batch.DeleteRow(storeKey)
 		case millrace.Insert:
 			b.done.Rows++
-			err = batch.PutRow(storeKey, row)
+			err = batch.PutRow(storeKey, enc)
 		default:
-			err = batch.PutRow(storeKey, row)
+			err = batch.PutRow(storeKey, enc)
 		}
 		if err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+// keyColumns says how the primary keys of a table's rows of one schema are found.
+type keyColumns struct {
+	table  millrace.TableID
+	schema millrace.SchemaID
+	codec  *row.Codec
+	pk     []int
+}
+
+// keysOf is how the key of a row is found.
+func (r *replayer) keysOf(b *bucketState, enc []byte) (*keyColumns, error) {
+	id := row.SchemaIDOf(enc)
+	if k := &r.lastKeys; k.table == b.id.Table && k.schema == id {
+		return k, nil
+	}
+	s := b.of.schema(id)
+	if s == nil {
+		return nil, errs.New(errs.CorruptData, "record %d writes a row of schema %d to bucket %s, which no entry describes", r.lsn, id, b.id)
+	}
+	k := keyColumns{table: b.id.Table, schema: id, codec: row.NewCodec(s)}
+	for _, c := range b.table.PrimaryKey {
+		i := s.IndexID(c)
+		if i < 0 {
+			return nil, errs.New(errs.CorruptData, "schema %d of table %d has no key column %d", id, b.id.Table, c)
+		}
+		k.pk = append(k.pk, i)
+	}
+	r.lastKeys = k
+	return &r.lastKeys, nil
 }
 
 // writer brings a writer's window up to an entry. The batch at hand is not

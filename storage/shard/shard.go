@@ -14,7 +14,6 @@ import (
 
 	millrace "github.com/millrace/millrace"
 	"github.com/millrace/millrace/errs"
-	"github.com/millrace/millrace/row"
 	"github.com/millrace/millrace/storage/bucket"
 	"github.com/millrace/millrace/storage/kv"
 	"github.com/millrace/millrace/storage/segment"
@@ -134,57 +133,16 @@ type appliedAt struct {
 	tail wal.Tail
 }
 
-// tableState is what a shard knows of a table: its schemas.
-type tableState struct {
-	mu      sync.RWMutex
-	table   *millrace.Table // the newest descriptor
-	schemas map[millrace.SchemaID]*millrace.Schema
-}
-
-func (t *tableState) schema(id millrace.SchemaID) *millrace.Schema {
-	t.mu.RLock()
-	defer t.mu.RUnlock()
-	return t.schemas[id]
-}
-
-func (t *tableState) learn(d *millrace.Table) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	t.schemas[d.Schema.ID] = d.Schema
-	if t.table == nil || d.Schema.ID >= t.table.Schema.ID {
-		t.table = d
-	}
-}
-
-func (t *tableState) newest() *millrace.Table {
-	t.mu.RLock()
-	defer t.mu.RUnlock()
-	return t.table
-}
-
 // bucketState is a bucket of the shard.
 type bucketState struct {
-	id    millrace.BucketID
-	table *millrace.Table
-	of    *tableState
-	codec *row.Codec
-	pk    []int
-	log   *bucket.Log
+	id millrace.BucketID
+	of *tableState
+	// The version of the table that the bucket goes by, as prepared; the loop's own.
+	*tableVersion
+	log *bucket.Log
 
 	done kv.Meta // as applied
 	prep kv.Meta // as prepared; the loop's own
-
-	engine *engine // of keyed tables
-}
-
-func (s *Shard) newBucketState(id millrace.BucketID, t *tableState, log *bucket.Log) *bucketState {
-	d := t.newest()
-	b := &bucketState{id: id, table: d, of: t, log: log, codec: row.NewCodec(d.Schema)}
-	if d.Keyed() {
-		b.pk = d.KeyIndexes(d.PrimaryKey)
-		b.engine = newEngine(d, b.codec)
-	}
-	return b
 }
 
 // bucket finds an open bucket; nil when nothing was ever written to it.

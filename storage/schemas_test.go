@@ -1,0 +1,171 @@
+package storage_test
+
+import (
+	"context"
+	"syscall"
+	"testing"
+
+	"github.com/apache/arrow-go/v18/arrow/memory"
+	"github.com/stretchr/testify/require"
+
+	millrace "github.com/millrace/millrace"
+	"github.com/millrace/millrace/errs"
+	"github.com/millrace/millrace/row"
+	"github.com/millrace/millrace/storage/shard"
+	"github.com/millrace/millrace/storage/storagetest"
+)
+
+// altered is the table with the columns given, by their ids, as a later version.
+func altered(t *storagetest.Table, cols ...millrace.Column) *storagetest.Table {
+	d := *t.Table
+	d.Version++
+	d.Schema = &millrace.Schema{ID: d.Schema.ID + 1, Columns: cols}
+	out := *t
+	out.Table = &d
+	return &out
+}
+
+func col(id millrace.ColumnID, name, typ string, nullable bool) millrace.Column {
+	dt, err := millrace.ParseType(typ)
+	if err != nil {
+		panic(err)
+	}
+	return millrace.Column{ID: id, Name: name, Type: dt, Nullable: nullable}
+}
+
+// aligned reads a bucket's log in the columns of the table, with the schemas that
+// the shard knows.
+func aligned(t testing.TB, w *storagetest.World, tab *storagetest.Table, bucket uint16) []storagetest.Change {
+	t.Helper()
+	sh := w.Shard(tab, bucket)
+	lg, v, err := sh.Log(tab.BucketID(bucket))
+	require.NoError(t, err)
+	var out []storagetest.Change
+	for off := v.Start; off < v.End; {
+		b, err := lg.At(v, off)
+		require.NoError(t, err)
+		rec, err := b.Payload.Record(memory.DefaultAllocator, sh.Schemas(tab.ID), tab.Schema.Columns)
+		require.NoError(t, err)
+		changes, err := b.Payload.Changes()
+		require.NoError(t, err)
+		for i, r := range storagetest.Rows(rec) {
+			c := storagetest.Change{Row: r}
+			if changes != nil {
+				c.Type = changes[i]
+			}
+			out = append(out, c)
+		}
+		rec.Release()
+		off = b.Header.End()
+		require.NoError(t, b.Release())
+	}
+	return out
+}
+
+// lookedUp is the row with a key in the columns of the table.
+func lookedUp(t testing.TB, w *storagetest.World, tab *storagetest.Table, key storagetest.Row) storagetest.Row {
+	t.Helper()
+	sh := w.Shard(tab, 0)
+	got, err := sh.Lookup(context.Background(), tab.BucketID(0), [][]byte{tab.StateKey(key)})
+	require.NoError(t, err)
+	if got[0] == nil {
+		return nil
+	}
+	rd := row.NewReader(memory.DefaultAllocator, sh.Schemas(tab.ID), tab.Schema.Columns)
+	require.NoError(t, rd.Append(got[0]))
+	rec := rd.Record()
+	defer rec.Release()
+	return storagetest.Rows(rec)[0]
+}
+
+// Shows by hand what a keyed table's rows become when a column is dropped, one added,
+// one widened and renamed: rows that nothing touches read aligned, rows that a write
+// meets are rewritten, so that its changelog records are of one schema; a writer that
+// knows the old schema goes on; and all that stays so through a crash, a replay and
+// a checkpoint.
+func TestKeyedTableIsAltered(t *testing.T) {
+	for _, end := range []string{"crash", "checkpoint"} {
+		t.Run(end, func(t *testing.T) {
+			w := storagetest.NewWorld(t, 1)
+			w.Opts.Shards = 1
+			w.MustOpen()
+			v1 := storagetest.NewTable(1, 1, 1, 1, "k BIGINT NOT NULL", "gone STRING", "n INT", "s STRING")
+			v1.Version = 1
+			v2 := altered(v1, col(1, "k", "BIGINT", false), col(5, "new", "DOUBLE", true), col(3, "m", "BIGINT", true), col(4, "s", "STRING", true))
+			sh := w.Shard(v1, 0)
+			write := func(tab *storagetest.Table, wr *storagetest.Write) shard.Result {
+				t.Helper()
+				res, err := sh.Write(context.Background(), tab.Op(wr, 0))
+				require.NoError(t, err)
+				return res
+			}
+			type rows = []storagetest.Row
+			write(v1, &storagetest.Write{Rows: rows{{int64(1), "a", int32(10), "x"}, {int64(2), "b", int32(-20), "y"}, {int64(3), "c", nil, nil}}})
+			write(v2, &storagetest.Write{Rows: rows{{int64(4), 0.5, int64(1) << 40, "z"}}})
+			write(v2, &storagetest.Write{Rows: rows{{int64(2), 1.5, nil, nil}}, Set: []bool{true, true, false, false}})
+			// The old writer's whole row has no `new`; its partial one does not touch it.
+			write(v1, &storagetest.Write{Rows: rows{{int64(4), "lost", int32(7), "w"}}})
+			write(v1, &storagetest.Write{Rows: rows{{int64(2), nil, int32(8), nil}}, Set: []bool{true, false, true, false}})
+			res := write(v1, &storagetest.Write{Rows: rows{{int64(2), "lost", nil, nil}}, Set: []bool{true, true, false, false}})
+			require.Equal(t, res.Start, res.End, "only what was dropped is named: nothing changes")
+			write(v2, &storagetest.Write{Rows: rows{{int64(3), nil, nil, nil}}, Deletes: []bool{true}})
+
+			if end == "crash" {
+				w.Crash(0)
+			} else {
+				require.NoError(t, sh.Checkpoint(context.Background()))
+				w.Close()
+				w.MustOpen()
+			}
+			sh = w.Shard(v1, 0)
+			type change = storagetest.Change
+			got := aligned(t, w, v2, 0)
+			require.Empty(t, storagetest.DiffLogs([]change{
+				{Type: millrace.Insert, Row: storagetest.Row{int64(1), nil, int64(10), "x"}},
+				{Type: millrace.Insert, Row: storagetest.Row{int64(2), nil, int64(-20), "y"}},
+				{Type: millrace.Insert, Row: storagetest.Row{int64(3), nil, nil, nil}},
+				{Type: millrace.Insert, Row: storagetest.Row{int64(4), 0.5, int64(1) << 40, "z"}},
+				{Type: millrace.UpdateBefore, Row: storagetest.Row{int64(2), nil, int64(-20), "y"}},
+				{Type: millrace.UpdateAfter, Row: storagetest.Row{int64(2), 1.5, int64(-20), "y"}},
+				{Type: millrace.UpdateBefore, Row: storagetest.Row{int64(4), 0.5, int64(1) << 40, "z"}},
+				{Type: millrace.UpdateAfter, Row: storagetest.Row{int64(4), nil, int64(7), "w"}},
+				{Type: millrace.UpdateBefore, Row: storagetest.Row{int64(2), 1.5, int64(-20), "y"}},
+				{Type: millrace.UpdateAfter, Row: storagetest.Row{int64(2), 1.5, int64(8), "y"}},
+				{Type: millrace.Delete, Row: storagetest.Row{int64(3), nil, nil, nil}},
+			}, got))
+			require.Equal(t, storagetest.Row{int64(1), nil, int64(10), "x"}, lookedUp(t, w, v2, storagetest.Row{int64(1)}))
+			require.Equal(t, storagetest.Row{int64(2), 1.5, int64(8), "y"}, lookedUp(t, w, v2, storagetest.Row{int64(2)}))
+			require.Nil(t, lookedUp(t, w, v2, storagetest.Row{int64(3)}))
+			// What the shard knows of the table is there again: it rewrites the old row.
+			write(v1, &storagetest.Write{Rows: rows{{int64(1), "lost", int32(11), "x"}}})
+			require.Equal(t, storagetest.Row{int64(1), nil, int64(11), "x"}, lookedUp(t, w, v2, storagetest.Row{int64(1)}))
+			w.Close()
+		})
+	}
+}
+
+// Shows that a group that does not become durable leaves nothing of a schema that it
+// taught: rows of the old one are taken as they are, the next write teaches the new
+// one again, and replay knows it.
+func TestFailedGroupUnlearns(t *testing.T) {
+	f := newFaulty(t)
+	v1 := storagetest.NewTable(1, 1, 1, 1, "k BIGINT NOT NULL", "n INT")
+	v1.Version = 1
+	v2 := altered(v1, col(1, "k", "BIGINT", false), col(3, "new", "STRING", true), col(2, "n", "BIGINT", true))
+	sh := f.Shard(v1, 0)
+	write := func(tab *storagetest.Table, r storagetest.Row) error {
+		_, err := sh.Write(context.Background(), tab.Op(&storagetest.Write{Rows: []storagetest.Row{r}}, 0))
+		return err
+	}
+	require.NoError(t, write(v1, storagetest.Row{int64(1), int32(1)}))
+	f.when(-1, syscall.ENOSPC, writes(inLog))
+	require.True(t, errs.Is(write(v2, storagetest.Row{int64(1), "lost", int64(2)}), errs.StorageFull))
+	f.clear()
+	require.Nil(t, sh.Schemas(1)(2))
+	require.NoError(t, write(v1, storagetest.Row{int64(1), int32(3)}))
+	require.NoError(t, write(v2, storagetest.Row{int64(1), "kept", int64(4)}))
+	f.crashed(0)
+	require.Equal(t, storagetest.Row{int64(1), "kept", int64(4)}, lookedUp(t, f.World, v2, storagetest.Row{int64(1)}))
+	require.Len(t, aligned(t, f.World, v2, 0), 5)
+	f.Close()
+}
