@@ -29,15 +29,16 @@ var mayImport = map[string][]string{
 	"auth":     {".", "errs"},
 	"openapi":  {".", "errs"},
 	"router":   {".", "errs", "row", "filter", "storage"},
+	"sql":      {".", "errs", "row", "filter", "storage", "router", "catalog"},
 	// The front ends declare the interfaces through which they reach data; types of
 	// the layers below may stand in them.
-	"rest":      {".", "errs", "row", "filter", "storage", "router", "catalog", "auth", "openapi"},
+	"rest":      {".", "errs", "row", "filter", "storage", "router", "catalog", "auth", "openapi", "sql"},
 	"flightsvc": {".", "errs", "row", "filter", "storage", "router", "catalog", "auth", "openapi"},
 	"server": {
-		".", "errs", "row", "filter", "storage", "router", "catalog", "auth", "openapi", "objstore", "rest", "flightsvc", "internal",
+		".", "errs", "row", "filter", "storage", "router", "catalog", "auth", "openapi", "objstore", "sql", "rest", "flightsvc", "internal",
 	},
 	"client": {".", "errs", "row", "openapi"},
-	"cmd":    {".", "errs", "row", "filter", "openapi", "server", "client"},
+	"cmd":    {".", "errs", "row", "filter", "openapi", "server", "client", "sql"},
 	// What is run from outside knows nothing of the inside, so that it cannot share
 	// its mistakes.
 	"e2e": {},

@@ -114,7 +114,7 @@ func TestNotYet(t *testing.T) {
 	db := newDB(t, s)
 	tb := create(t, s, db, "t", "id BIGINT, dt STRING", "id", 1)
 	for _, c := range [][3]string{
-		{"POST", "/v1/sql", `{"sql":"SELECT 1"}`},
+		{"GET", "/v1/whoami", ""},
 		{"PATCH", tb.path(), `{"ops":[{"op":"add_column","column":{"name":"x","type":"INT"}}]}`},
 		{"POST", tb.path() + "/prefix-lookup", `{"prefix":{"id":1}}`},
 		{"GET", tb.path() + "$lake/scan", ""},

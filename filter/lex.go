@@ -1,6 +1,8 @@
 package filter
 
 import (
+	"errors"
+	"strconv"
 	"strings"
 	"unicode/utf8"
 
@@ -39,8 +41,27 @@ type source string
 // fail is an error about what stands at byte at.
 func (s source) fail(code errs.Code, at int, format string, args ...any) error {
 	e := errs.New(code, format, args...)
-	e.Message = "filter, position " + itoa(utf8.RuneCountInString(string(s[:at]))+1) + ": " + e.Message
+	e.Message = positionPrefix + itoa(utf8.RuneCountInString(string(s[:at]))+1) + ": " + e.Message
 	return e
+}
+
+const positionPrefix = "filter, position "
+
+// Position is where in its text (characters, from 1) a filter is wrong, by an
+// error of Compile, and what is wrong there; ok is false when the error is about no
+// place. It is for those whose filter is a piece of a longer text.
+func Position(err error) (at int, message string, ok bool) {
+	e, isOurs := errors.AsType[*errs.Error](err)
+	if !isOurs {
+		return 0, "", false
+	}
+	rest, found := strings.CutPrefix(e.Message, positionPrefix)
+	number, message, cut := strings.Cut(rest, ": ")
+	at, nerr := strconv.Atoi(number)
+	if !found || !cut || nerr != nil {
+		return 0, "", false
+	}
+	return at, message, true
 }
 
 func (s source) invalid(at int, format string, args ...any) error {

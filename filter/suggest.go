@@ -8,16 +8,25 @@ import (
 
 // nearest finds the column that a misspelt name most likely means.
 func nearest(name string, cols []millrace.Column) (string, bool) {
-	if len(name) > millrace.MaxNameBytes {
+	names := make([]string, len(cols))
+	for i, c := range cols {
+		names[i] = c.Name
+	}
+	return Nearest(name, names)
+}
+
+// Nearest finds which of some words a misspelt one most likely means.
+func Nearest(word string, among []string) (string, bool) {
+	if len(word) > millrace.MaxNameBytes {
 		return "", false
 	}
-	best, found := min(2, len(name)/2)+1, ""
-	for _, c := range cols {
-		if strings.EqualFold(c.Name, name) {
-			return c.Name, true
+	best, found := min(2, len(word)/2)+1, ""
+	for _, w := range among {
+		if strings.EqualFold(w, word) {
+			return w, true
 		}
-		if d := editDistance(name, c.Name, best); d < best {
-			best, found = d, c.Name
+		if d := editDistance(word, w, best); d < best {
+			best, found = d, w
 		}
 	}
 	return found, found != ""

@@ -190,7 +190,8 @@ func TestOperations(t *testing.T) {
 	require.True(t, find("get_changelog").Unary)
 	require.False(t, find("get_changelog").HasBody)
 	require.False(t, find("healthz").Unary)
-	require.True(t, find("execute_sql").Later)
+	require.True(t, find("execute_sql").Unary)
+	require.True(t, find("whoami").Later)
 	require.False(t, find("scan").Later)
 	require.Equal(t, http.MethodPatch, find("patch_row_by_key").Method)
 }

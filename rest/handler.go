@@ -18,6 +18,7 @@ import (
 	"github.com/millrace/millrace/openapi/adminapi"
 	"github.com/millrace/millrace/openapi/dataapi"
 	"github.com/millrace/millrace/router"
+	"github.com/millrace/millrace/sql"
 )
 
 // Catalog is what this door needs of the catalog.
@@ -55,6 +56,7 @@ type Options struct {
 // Handler serves the operations.
 type Handler struct {
 	o   Options
+	sql *sql.Engine
 	mux chi.Router
 }
 
@@ -73,7 +75,7 @@ const (
 // New makes the handler of everything below /v1, the document, its page and the
 // page of errors.
 func New(o Options) *Handler {
-	h := &Handler{o: o, mux: chi.NewRouter()}
+	h := &Handler{o: o, sql: sql.New(sql.Options{Catalog: o.Catalog, Router: o.Router, Clock: o.Clock}), mux: chi.NewRouter()}
 	h.mux.NotFound(func(w http.ResponseWriter, r *http.Request) {
 		h.problem(w, r, errs.New(errs.RouteNotFound, "there is no operation %s %s; /openapi.json lists them", r.Method, clip(r.URL.Path)))
 	})

@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"time"
 
+	"github.com/apache/arrow-go/v18/arrow"
 	"github.com/apache/arrow-go/v18/arrow/ipc"
 	"github.com/apache/arrow-go/v18/arrow/memory"
 
@@ -102,12 +103,17 @@ func (h *Handler) streamNDJSON(w http.ResponseWriter, r *http.Request, rd *route
 			err = s.flush()
 		}
 	}
+	s.failLine(h, w, r, err)
+	rd.Stats().BytesShipped = s.sent
+	w.Header().Set(headerStats, string(jsonText(rd.Stats())))
+}
+
+// failLine ends a stream of lines with an error, unless err is its end.
+func (s *stream) failLine(h *Handler, w http.ResponseWriter, r *http.Request, err error) {
 	if !errors.Is(err, io.EOF) && !s.gone && r.Context().Err() == nil {
 		body, _ := h.problemBody(w, r, err)
 		_ = s.write([]byte(`{"__error":`), body[:len(body)-1], []byte("}\n")) // the client may be gone
 	}
-	rd.Stats().BytesShipped = s.sent
-	w.Header().Set(headerStats, string(jsonText(rd.Stats())))
 }
 
 // flushHead lets a follower's client know at once that the stream stands.
@@ -125,8 +131,13 @@ func (s *stream) lines(buf []byte, enc *jsonrow.Encoder, c *router.Chunk) ([]byt
 		return buf, err
 	}
 	defer rec.Release()
+	return s.recordLines(buf, enc, rec)
+}
+
+// recordLines writes the rows of a record, a line each.
+func (s *stream) recordLines(buf []byte, enc *jsonrow.Encoder, rec arrow.RecordBatch) ([]byte, error) {
 	enc.Bind(rec)
-	for i := range c.Rows {
+	for i := range int(rec.NumRows()) {
 		buf = append(enc.AppendObject(buf, i), '\n')
 		if len(buf) >= 192<<10 {
 			if err := s.write(buf); err != nil {
@@ -152,7 +163,7 @@ func (h *Handler) streamArrow(w http.ResponseWriter, r *http.Request, rd *router
 	defer cancel()
 	w.Header().Set("Trailer", headerStats)
 	s := newStream(w, typeArrow)
-	err := s.schema(rd)
+	err := s.schema(rd.Plan().Schema)
 	if err == nil {
 		err = s.flushHead(rd)
 	}
@@ -168,19 +179,23 @@ func (h *Handler) streamArrow(w http.ResponseWriter, r *http.Request, rd *router
 		}
 	}
 	rd.Stats().BytesShipped = s.sent
+	s.endArrow(h, r, err)
+	w.Header().Set(headerStats, string(jsonText(rd.Stats())))
+}
+
+// endArrow ends an Arrow stream with its mark, or, when err is not its end, breaks
+// it off.
+func (s *stream) endArrow(h *Handler, r *http.Request, err error) {
 	if !errors.Is(err, io.EOF) {
 		h.o.Logger.InfoContext(r.Context(), "arrow stream broken off", errAttr(err))
 		panic(http.ErrAbortHandler)
 	}
-	if err := s.write([]byte{0xff, 0xff, 0xff, 0xff, 0, 0, 0, 0}); err != nil {
-		return // the client went away
-	}
-	w.Header().Set(headerStats, string(jsonText(rd.Stats())))
+	_ = s.write([]byte{0xff, 0xff, 0xff, 0xff, 0, 0, 0, 0}) // the client may be gone
 }
 
 // schema writes the stream's schema message.
-func (s *stream) schema(rd *router.Reader) error {
-	p := ipc.GetSchemaPayload(rd.Plan().Schema, memory.DefaultAllocator)
+func (s *stream) schema(schema *arrow.Schema) error {
+	p := ipc.GetSchemaPayload(schema, memory.DefaultAllocator)
 	defer p.Release()
 	_, err := p.WritePayload(writerFunc(func(b []byte) (int, error) { return len(b), s.write(b) }))
 	return err
@@ -190,24 +205,28 @@ type writerFunc func([]byte) (int, error)
 
 func (f writerFunc) Write(b []byte) (int, error) { return f(b) }
 
-// arrow writes a chunk's messages, encapsulated: continuation mark, length of the
-// metadata with its padding, metadata, body.
+// arrow writes a chunk's messages.
 func (s *stream) arrow(c *router.Chunk, codec segment.Codec) error {
 	ships, err := c.Ship(codec, maxArrowBody)
 	if err != nil {
 		return err
 	}
 	for _, sh := range ships {
-		m := sh.Message
-		padded := (len(m.Header) + 8 + 7) &^ 7
-		head := make([]byte, 8, padded)
-		binary.LittleEndian.PutUint32(head, 0xffffffff)
-		binary.LittleEndian.PutUint32(head[4:], uint32(padded-8))
-		head = append(head, m.Header...)[:padded]
-		if err = s.write(head, m.Body); err != nil {
+		if err = s.message(sh.Message); err != nil {
 			return err
 		}
-		m.Release()
+		sh.Message.Release()
 	}
 	return nil
+}
+
+// message writes a message, encapsulated: continuation mark, length of the metadata
+// with its padding, metadata, body.
+func (s *stream) message(m *segment.Message) error {
+	padded := (len(m.Header) + 8 + 7) &^ 7
+	head := make([]byte, 8, padded)
+	binary.LittleEndian.PutUint32(head, 0xffffffff)
+	binary.LittleEndian.PutUint32(head[4:], uint32(padded-8))
+	head = append(head, m.Header...)[:padded]
+	return s.write(head, m.Body)
 }

@@ -47,7 +47,7 @@ def test_errors(create, client):
     with pytest.raises(pa.ArrowNotImplementedError):
         info(t.descriptor("$binlog"))
     with pytest.raises(pa.ArrowNotImplementedError):
-        act(client, "execute_sql", sql="SELECT 1")
+        act(client, "execute_sql", sql="SELECT 1")  # unsupported_sql
     with pytest.raises(pa.ArrowInvalid, match="unknown_column|nothing") as caught:
         info(t.scan(columns=["nothing"]))
     assert b"unknown_column" in (caught.value.extra_info if hasattr(caught.value, "extra_info") else b"unknown_column")

@@ -57,6 +57,9 @@ type ServerInterface interface {
 	// Scan Read a table
 	// (POST /v1/databases/{database}/tables/{table}/scan)
 	Scan(w http.ResponseWriter, r *http.Request, database DatabasePath, table TableViewPath, params ScanParams)
+	// ExecuteSQL Run a SQL statement
+	// (POST /v1/sql)
+	ExecuteSQL(w http.ResponseWriter, r *http.Request, params ExecuteSQLParams)
 }
 
 // Unimplemented server implementation that returns http.StatusNotImplemented for each endpoint.
@@ -144,6 +147,12 @@ func (_ Unimplemented) ScanGet(w http.ResponseWriter, r *http.Request, database 
 // Scan Read a table
 // (POST /v1/databases/{database}/tables/{table}/scan)
 func (_ Unimplemented) Scan(w http.ResponseWriter, r *http.Request, database DatabasePath, table TableViewPath, params ScanParams) {
+	w.WriteHeader(http.StatusNotImplemented)
+}
+
+// ExecuteSQL Run a SQL statement
+// (POST /v1/sql)
+func (_ Unimplemented) ExecuteSQL(w http.ResponseWriter, r *http.Request, params ExecuteSQLParams) {
 	w.WriteHeader(http.StatusNotImplemented)
 }
 
@@ -2356,6 +2365,52 @@ func (siw *ServerInterfaceWrapper) Scan(w http.ResponseWriter, r *http.Request) 
 	handler.ServeHTTP(w, r)
 }
 
+// ExecuteSQL operation middleware
+func (siw *ServerInterfaceWrapper) ExecuteSQL(w http.ResponseWriter, r *http.Request) {
+
+	var err error
+	_ = err
+
+	// Parameter object where we will unmarshal all parameters from the context
+	var params ExecuteSQLParams
+
+	// ------------- Optional query parameter "int64" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "int64", r.URL.Query(), &params.Int64, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "int64"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "int64", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "timeout" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "timeout", r.URL.Query(), &params.Timeout, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "timeout"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "timeout", Err: err})
+		}
+		return
+	}
+
+	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		siw.Handler.ExecuteSQL(w, r, params)
+	}))
+
+	for i := len(siw.HandlerMiddlewares) - 1; i >= 0; i-- {
+		handler = siw.HandlerMiddlewares[i](handler)
+	}
+
+	handler.ServeHTTP(w, r)
+}
+
 type UnescapedCookieParamError struct {
 	ParamName string
 	Err       error
@@ -2510,6 +2565,9 @@ func HandlerWithOptions(si ServerInterface, options ChiServerOptions) http.Handl
 	})
 	r.Group(func(r chi.Router) {
 		r.Post(options.BaseURL+"/v1/databases/{database}/tables/{table}/scan", wrapper.Scan)
+	})
+	r.Group(func(r chi.Router) {
+		r.Post(options.BaseURL+"/v1/sql", wrapper.ExecuteSQL)
 	})
 
 	return r

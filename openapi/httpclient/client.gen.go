@@ -570,6 +570,8 @@ type ClientInterface interface {
 	// ExecuteSQLWithBody Run a SQL statement
 	//
 	// DDL, INSERT, DELETE by key, and SELECT on one table. Anything else is 422 `unsupported_sql`; nothing is approximated.
+	// One statement a request. A JSON answer has at most 10,000 rows and 16 MiB; NDJSON and Arrow streams have no limit.
+	// There a statement without rows answers with one row, `rows_affected`.
 	//
 	// Takes any type of body and a specified content type.
 	//
@@ -579,6 +581,8 @@ type ClientInterface interface {
 	// ExecuteSQL Run a SQL statement
 	//
 	// DDL, INSERT, DELETE by key, and SELECT on one table. Anything else is 422 `unsupported_sql`; nothing is approximated.
+	// One statement a request. A JSON answer has at most 10,000 rows and 16 MiB; NDJSON and Arrow streams have no limit.
+	// There a statement without rows answers with one row, `rows_affected`.
 	//
 	// Takes a body of the `application/json` content type.
 	//
@@ -1701,6 +1705,8 @@ func (c *Client) PutQuota(ctx context.Context, principal string, body PutQuotaJS
 // ExecuteSQLWithBody Run a SQL statement
 //
 // DDL, INSERT, DELETE by key, and SELECT on one table. Anything else is 422 `unsupported_sql`; nothing is approximated.
+// One statement a request. A JSON answer has at most 10,000 rows and 16 MiB; NDJSON and Arrow streams have no limit.
+// There a statement without rows answers with one row, `rows_affected`.
 //
 // Takes any type of body and a specified content type.
 //
@@ -1720,6 +1726,8 @@ func (c *Client) ExecuteSQLWithBody(ctx context.Context, params *ExecuteSQLParam
 // ExecuteSQL Run a SQL statement
 //
 // DDL, INSERT, DELETE by key, and SELECT on one table. Anything else is 422 `unsupported_sql`; nothing is approximated.
+// One statement a request. A JSON answer has at most 10,000 rows and 16 MiB; NDJSON and Arrow streams have no limit.
+// There a statement without rows answers with one row, `rows_affected`.
 //
 // Takes a body of the `application/json` content type.
 //
@@ -6471,6 +6479,8 @@ type ClientWithResponsesInterface interface {
 	// ExecuteSQLWithBodyWithResponse Run a SQL statement
 	//
 	// DDL, INSERT, DELETE by key, and SELECT on one table. Anything else is 422 `unsupported_sql`; nothing is approximated.
+	// One statement a request. A JSON answer has at most 10,000 rows and 16 MiB; NDJSON and Arrow streams have no limit.
+	// There a statement without rows answers with one row, `rows_affected`.
 	//
 	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 	//
@@ -6480,6 +6490,8 @@ type ClientWithResponsesInterface interface {
 	// ExecuteSQLWithResponse Run a SQL statement
 	//
 	// DDL, INSERT, DELETE by key, and SELECT on one table. Anything else is 422 `unsupported_sql`; nothing is approximated.
+	// One statement a request. A JSON answer has at most 10,000 rows and 16 MiB; NDJSON and Arrow streams have no limit.
+	// There a statement without rows answers with one row, `rows_affected`.
 	//
 	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 	//
@@ -9999,10 +10011,10 @@ type ExecuteSQLResponse struct {
 	ApplicationProblemJSON400 *BadRequest
 	// ApplicationProblemJSON404 the response for an HTTP 404 `application/problem+json` response
 	ApplicationProblemJSON404 *NoTable
+	// ApplicationProblemJSON413 the response for an HTTP 413 `application/problem+json` response
+	ApplicationProblemJSON413 *Problem
 	// ApplicationProblemJSON422 the response for an HTTP 422 `application/problem+json` response
 	ApplicationProblemJSON422 *Problem
-	// ApplicationProblemJSON501 the response for an HTTP 501 `application/problem+json` response
-	ApplicationProblemJSON501 *NotImplemented
 	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
 	ApplicationProblemJSONDefault *Problem
 }
@@ -10022,14 +10034,14 @@ func (r ExecuteSQLResponse) GetApplicationProblemJSON404() *NoTable {
 	return r.ApplicationProblemJSON404
 }
 
+// GetApplicationProblemJSON413 returns the response for an HTTP 413 `application/problem+json` response
+func (r ExecuteSQLResponse) GetApplicationProblemJSON413() *Problem {
+	return r.ApplicationProblemJSON413
+}
+
 // GetApplicationProblemJSON422 returns the response for an HTTP 422 `application/problem+json` response
 func (r ExecuteSQLResponse) GetApplicationProblemJSON422() *Problem {
 	return r.ApplicationProblemJSON422
-}
-
-// GetApplicationProblemJSON501 returns the response for an HTTP 501 `application/problem+json` response
-func (r ExecuteSQLResponse) GetApplicationProblemJSON501() *NotImplemented {
-	return r.ApplicationProblemJSON501
 }
 
 // GetApplicationProblemJSONDefault returns the response for an HTTP default `application/problem+json` response
@@ -11052,6 +11064,8 @@ func (c *ClientWithResponses) PutQuotaWithResponse(ctx context.Context, principa
 // ExecuteSQLWithBodyWithResponse Run a SQL statement
 //
 // DDL, INSERT, DELETE by key, and SELECT on one table. Anything else is 422 `unsupported_sql`; nothing is approximated.
+// One statement a request. A JSON answer has at most 10,000 rows and 16 MiB; NDJSON and Arrow streams have no limit.
+// There a statement without rows answers with one row, `rows_affected`.
 //
 // Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 //
@@ -11067,6 +11081,8 @@ func (c *ClientWithResponses) ExecuteSQLWithBodyWithResponse(ctx context.Context
 // ExecuteSQLWithResponse Run a SQL statement
 //
 // DDL, INSERT, DELETE by key, and SELECT on one table. Anything else is 422 `unsupported_sql`; nothing is approximated.
+// One statement a request. A JSON answer has at most 10,000 rows and 16 MiB; NDJSON and Arrow streams have no limit.
+// There a statement without rows answers with one row, `rows_affected`.
 //
 // Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 //
@@ -14041,6 +14057,13 @@ func ParseExecuteSQLResponse(rsp *http.Response) (*ExecuteSQLResponse, error) {
 		}
 		response.ApplicationProblemJSON404 = &dest
 
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 413:
+		var dest Problem
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationProblemJSON413 = &dest
+
 	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 422:
 		var dest Problem
 		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
@@ -14048,19 +14071,15 @@ func ParseExecuteSQLResponse(rsp *http.Response) (*ExecuteSQLResponse, error) {
 		}
 		response.ApplicationProblemJSON422 = &dest
 
-	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 501:
-		var dest NotImplemented
-		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
-			return nil, err
-		}
-		response.ApplicationProblemJSON501 = &dest
-
 	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
 		var dest Problem
 		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
 			return nil, err
 		}
 		response.ApplicationProblemJSONDefault = &dest
+
+	case rsp.StatusCode == 200:
+		// Content-type (application/x-ndjson) unsupported
 
 	}
 

@@ -1,0 +1,298 @@
+package sql_test
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/millrace/millrace/errs"
+)
+
+// What the subset has not is refused by name, and says who does it.
+func TestUnsupported(t *testing.T) {
+	w := withOrders(t)
+	for text, construct := range map[string]string{
+		"SELECT 1":                                                          "a constant",
+		"SELECT id":                                                         "SELECT without FROM",
+		"SELECT 'x' FROM orders":                                            "a constant",
+		"SELECT DATE '2026-01-01' FROM orders":                              "a constant",
+		"SELECT ? FROM orders":                                              "a constant",
+		"SELECT id + 1 FROM orders":                                         "an expression in the list",
+		"SELECT -id FROM orders":                                            "an expression in the list",
+		"SELECT (id) FROM orders":                                           "an expression in the list",
+		"SELECT id || city FROM orders":                                     "an expression in the list",
+		"SELECT id::STRING FROM orders":                                     "an expression in the list",
+		"SELECT id IS NULL FROM orders":                                     "an expression in the list",
+		"SELECT SUM(n) / 2 FROM orders":                                     "an expression in the list",
+		"SELECT CASE WHEN id = 1 THEN 2 END FROM orders":                    "CASE",
+		"SELECT LOWER(city) FROM orders":                                    "the function LOWER",
+		"SELECT CAST(id AS INT) FROM orders":                                "the function CAST",
+		"SELECT (SELECT 1) FROM orders":                                     "a subquery",
+		"SELECT orders.id FROM orders":                                      "a table or a field in front of a column",
+		"SELECT DISTINCT city FROM orders":                                  "SELECT DISTINCT",
+		"SELECT *, id FROM orders":                                          "columns beside *",
+		"SELECT id, * FROM orders":                                          "* beside columns",
+		"SELECT COUNT(DISTINCT city) FROM orders":                           "COUNT(DISTINCT …)",
+		"SELECT SUM(n + 1) FROM orders":                                     "an expression in SUM",
+		"SELECT SUM(-n) FROM orders":                                        "an expression in SUM",
+		"SELECT COUNT(1) FROM orders":                                       "an expression in COUNT",
+		"SELECT STDDEV(n) FROM orders":                                      "the function STDDEV",
+		"SELECT ROW_NUMBER() OVER (ORDER BY id) FROM orders":                "the function ROW_NUMBER",
+		"SELECT SUM(n) OVER (PARTITION BY city) FROM orders":                "a window function (OVER)",
+		"SELECT COUNT(*) FILTER (WHERE n > 1) FROM orders":                  "COUNT with FILTER",
+		"SELECT id FROM orders, other":                                      "a join (a second table in FROM)",
+		"SELECT id FROM orders JOIN other ON 1 = 1":                         "a join (JOIN)",
+		"SELECT id FROM orders LEFT OUTER JOIN other USING (id)":            "a join (LEFT)",
+		"SELECT id FROM orders CROSS JOIN other":                            "a join (CROSS)",
+		"SELECT id FROM orders NATURAL JOIN other":                          "a join (NATURAL)",
+		"SELECT id FROM (SELECT * FROM orders)":                             "a subquery in FROM",
+		"SELECT id FROM orders o":                                           "an alias of the table",
+		"SELECT id FROM orders AS o":                                        "an alias of the table",
+		"SELECT id FROM UNNEST(a)":                                          "the table function UNNEST",
+		"SELECT id FROM TABLE(f())":                                         "the table function TABLE",
+		"SELECT id FROM read_csv('x')":                                      "the table function READ_CSV",
+		"SELECT id FROM cat.shop.orders":                                    "a catalog",
+		"SELECT id FROM orders FOR SYSTEM_TIME AS OF 1":                     "time travel",
+		"SELECT id FROM orders TABLESAMPLE (10 PERCENT)":                    "TABLESAMPLE",
+		"SELECT id FROM orders WHERE id IN (SELECT 1)":                      "a subquery",
+		"SELECT id FROM orders WHERE EXISTS (SELECT 1)":                     "a subquery",
+		"SELECT id FROM orders WHERE LOWER(city) = 'oslo'":                  "the function LOWER in a condition",
+		"SELECT id FROM orders WHERE CASE WHEN n = 1 THEN TRUE END":         "CASE",
+		"SELECT city, COUNT(*) FROM orders GROUP BY city HAVING n > 1":      "HAVING",
+		"SELECT COUNT(*) FROM orders GROUP BY 1":                            "GROUP BY with the number of a column",
+		"SELECT COUNT(*) FROM orders GROUP BY LOWER(city)":                  "GROUP BY with an expression",
+		"SELECT COUNT(*) FROM orders GROUP BY ROLLUP (city)":                "GROUP BY with an expression",
+		"SELECT COUNT(*) FROM orders GROUP BY (city, n)":                    "GROUP BY with an expression",
+		"SELECT COUNT(*) FROM orders GROUP BY n + 1":                        "GROUP BY with an expression",
+		"SELECT id FROM orders ORDER BY 1":                                  "ORDER BY with the number of a column",
+		"SELECT id FROM orders ORDER BY id + 1":                             "ORDER BY with an expression",
+		"SELECT city, COUNT(*) FROM orders GROUP BY city ORDER BY COUNT(*)": "ORDER BY with an expression",
+		"SELECT id FROM orders ORDER BY id NULLS LAST":                      "NULLS FIRST and NULLS LAST",
+		"SELECT id FROM orders ORDER BY city":                               "ORDER BY city, which is not in the primary key (id)",
+		"SELECT COUNT(*) FROM orders GROUP BY city ORDER BY n":              "ORDER BY a column that is not in the answer",
+		"SELECT id FROM orders LIMIT 1 OFFSET 2":                            "OFFSET",
+		"SELECT id FROM orders WHERE id > 1 OFFSET 2":                       "OFFSET",
+		"SELECT id FROM orders LIMIT 2, 1":                                  "OFFSET",
+		"SELECT id FROM orders FETCH FIRST 1 ROWS ONLY":                     "FETCH",
+		"SELECT id FROM orders UNION ALL SELECT 1":                          "UNION",
+		"SELECT id FROM orders WHERE id = 1 UNION SELECT id FROM other":     "UNION",
+		"SELECT id FROM orders INTERSECT SELECT 1":                          "INTERSECT",
+		"SELECT id FROM orders EXCEPT SELECT 1":                             "EXCEPT",
+		"SELECT id FROM orders FOR UPDATE":                                  "FOR UPDATE",
+		"SELECT id FROM orders QUALIFY n = 1":                               "QUALIFY",
+		"SELECT id FROM orders WINDOW w AS (ORDER BY id)":                   "WINDOW",
+		"(SELECT 1)":                                                "a statement in parentheses",
+		"WITH x AS (SELECT 1) SELECT * FROM x":                      "a common table expression (WITH)",
+		"UPDATE orders SET n = 1 WHERE id = 1":                      "UPDATE",
+		"MERGE INTO orders USING other ON 1 = 1":                    "MERGE",
+		"TRUNCATE TABLE orders":                                     "TRUNCATE",
+		"EXPLAIN SELECT id FROM orders":                             "EXPLAIN",
+		"BEGIN":                                                     "a transaction (BEGIN)",
+		"SET x = 1":                                                 "SET",
+		"VALUES (1)":                                                "VALUES as a query",
+		"INSERT INTO orders SELECT * FROM other":                    "INSERT … SELECT",
+		"INSERT INTO orders (id) SELECT id FROM other":              "INSERT … SELECT",
+		"INSERT INTO orders (SELECT * FROM other)":                  "INSERT … SELECT",
+		"INSERT OVERWRITE orders VALUES (1)":                        "INSERT OVERWRITE",
+		"INSERT INTO orders DEFAULT VALUES":                         "DEFAULT VALUES",
+		"INSERT INTO orders (id) VALUES (1) ON CONFLICT DO NOTHING": "INSERT … ON",
+		"INSERT INTO orders (id) VALUES (1) RETURNING id":           "INSERT … RETURNING",
+		"INSERT INTO orders (id) VALUES (1 + 1)":                    "an expression in VALUES",
+		"INSERT INTO orders (id) VALUES (ABS(1))":                   "the function ABS in VALUES",
+		"INSERT INTO orders (id) VALUES ((1))":                      "an expression in VALUES",
+		"INSERT INTO orders (id) VALUES ((SELECT 1))":               "a subquery in VALUES",
+		"INSERT INTO orders (id, n) VALUES (1, DEFAULT)":            "DEFAULT in VALUES",
+		"INSERT INTO orders (id) VALUES (CURRENT_TIMESTAMP)":        "an expression in VALUES",
+		"INSERT INTO orders (id) VALUES (INTERVAL '1' DAY)":         "an INTERVAL in VALUES",
+		"INSERT INTO orders PARTITION (n = 1) VALUES (1)":           "INSERT INTO a PARTITION",
+		"DELETE FROM orders":                                        "DELETE without a WHERE",
+		"DELETE FROM orders WHERE city = 'Oslo'":                    "DELETE by a column that is not in the primary key (city)",
+		"DELETE FROM orders WHERE id = 1 AND n = 3":                 "DELETE by a column that is not in the primary key (n)",
+		"DELETE FROM orders WHERE id > 1":                           "DELETE by anything but whole keys",
+		"DELETE FROM orders WHERE id <> 1":                          "DELETE by anything but whole keys",
+		"DELETE FROM orders WHERE TRUE":                             "DELETE by anything but whole keys",
+		"DELETE FROM orders WHERE id = 1 LIMIT 1":                   "DELETE with LIMIT",
+		"DELETE FROM orders USING other WHERE id = 1":               "DELETE with a second table",
+		"CREATE VIEW v AS SELECT 1":                                 "CREATE VIEW",
+		"CREATE TEMPORARY TABLE x (a INT)":                          "CREATE TEMPORARY",
+		"CREATE OR REPLACE TABLE x (a INT)":                         "CREATE OR REPLACE",
+		"CREATE INDEX i ON orders (n)":                              "CREATE INDEX",
+		"CREATE TABLE x AS SELECT * FROM orders":                    "CREATE TABLE AS",
+		"CREATE TABLE x LIKE orders":                                "CREATE TABLE LIKE",
+		"CREATE TABLE x (a INT) AS SELECT 1":                        "CREATE TABLE AS",
+		"CREATE TABLE x (a INT DEFAULT 1)":                          "a DEFAULT value",
+		"CREATE TABLE x (a INT UNIQUE)":                             "the constraint UNIQUE",
+		"CREATE TABLE x (a INT REFERENCES y (b))":                   "the constraint REFERENCES",
+		"CREATE TABLE x (a INT, UNIQUE (a))":                        "a UNIQUE constraint",
+		"CREATE TABLE x (a INT, FOREIGN KEY (a) REFERENCES y (b))":  "a FOREIGN KEY",
+		"CREATE TABLE x (a INT, CONSTRAINT c CHECK (a > 1))":        "a CHECK constraint",
+		"CREATE TABLE x (a INT, WATERMARK FOR a AS a)":              "a watermark",
+		"CREATE TABLE x (a AS b + 1)":                               "a computed column (AS)",
+		"CREATE TABLE x (a INT GENERATED ALWAYS AS (1))":            "a computed column (GENERATED)",
+		"CREATE TABLE x (a TIMESTAMP(3) METADATA FROM 'timestamp')": "a METADATA column",
+		"CREATE TABLE x (a TIMESTAMP WITH TIME ZONE)":               "a type WITH TIME ZONE",
+		"CREATE TABLE x (a INT) DISTRIBUTED BY (a) INTO 4 BUCKETS":  "DISTRIBUTED BY (write WITH ('bucket.num' = '4'",
+		"CREATE TABLE x (a INT) ENGINE = InnoDB":                    "ENGINE of a table",
+		"CREATE DATABASE x WITH ('a' = 'b')":                        "properties of a database",
+		"DROP VIEW v":                                               "DROP VIEW",
+		"DROP TABLE a, b":                                           "DROP TABLE of several tables",
+		"ALTER DATABASE shop SET ('a' = 'b')":                       "ALTER DATABASE",
+		"ALTER TABLE orders RENAME TO o":                            "renaming a table",
+		"ALTER TABLE orders ADD CONSTRAINT c PRIMARY KEY (id)":      "ALTER TABLE … ADD CONSTRAINT",
+		"ALTER TABLE orders DROP PRIMARY KEY":                       "ALTER TABLE … DROP PRIMARY",
+		"ALTER TABLE orders ALTER COLUMN n TYPE BIGINT":             "ALTER TABLE … ALTER",
+		"ALTER TABLE orders ADD x INT, ADD y INT":                   "several kinds of changes",
+		"ALTER TABLE orders MODIFY n BIGINT FIRST":                  "moving a column (FIRST)",
+		"ALTER TABLE orders ADD x INT DEFAULT 1":                    "a DEFAULT value",
+		"SHOW VIEWS":                                                "SHOW VIEWS",
+		"SHOW COLUMNS FROM orders":                                  "SHOW COLUMNS",
+		"SHOW TABLES LIKE 'o%'":                                     "SHOW with LIKE",
+		"DESCRIBE EXTENDED orders":                                  "DESCRIBE EXTENDED",
+	} {
+		params := []any{}
+		for range strings.Count(text, "?") {
+			params = append(params, 1)
+		}
+		_, err := w.run(text, params...)
+		require.Error(t, err, text)
+		require.Equal(t, errs.UnsupportedSQL, errs.CodeOf(err), "%s: %v", text, err)
+		require.Regexp(t, "^line 1, column [0-9]+: ", err.Error())
+		require.Contains(t, err.Error(), construct, text)
+		require.Contains(t, err.Error(), "Flink, Spark or DuckDB do it on the same tables", text)
+	}
+	w.is("SELECT COUNT(*) FROM orders", "[5]")
+	w.is("SHOW TABLES", `["orders"]`)
+}
+
+// SQL that is almost right is refused with its place, what was expected there, and what may have been meant.
+func TestAlmostRight(t *testing.T) {
+	w := withOrders(t)
+	for _, c := range []struct {
+		text  string
+		code  errs.Code
+		words string
+	}{
+		{"", errs.InvalidRequest, "line 1, column 1: the statement is empty"},
+		{"  -- nothing\n", errs.InvalidRequest, "the statement is empty"},
+		{";", errs.InvalidRequest, "line 1, column 1: expected a statement"},
+		{"SELET id FROM orders", errs.InvalidRequest, `line 1, column 1: expected a statement (CREATE, DROP, ALTER, SHOW, DESCRIBE, INSERT, DELETE or SELECT), found "SELET"; did you mean SELECT?`},
+		{"SELECT id FORM orders", errs.InvalidRequest, `line 1, column 11: expected FROM or a comma, found "FORM"; did you mean FROM?`},
+		{"SELECT id,\n  FROM orders", errs.InvalidRequest, `line 2, column 3: expected a column, *, or COUNT, SUM, MIN, MAX, AVG, found the keyword "FROM"`},
+		{"SELECT id FROM", errs.InvalidRequest, "line 1, column 15: expected the name of a table, found the end of the statement"},
+		{"SELECT id FROM orders WHRE id = 1", errs.InvalidRequest, `line 1, column 23: expected WHERE, GROUP, ORDER, LIMIT or the end of the statement, found "WHRE"; did you mean WHERE?`},
+		{"SELECT id FROM orders WHERE", errs.InvalidRequest, "line 1, column 28: expected a condition after WHERE, found the end of the statement"},
+		{"SELECT id FROM orders WHERE (id = 1", errs.InvalidFilter, "line 1, column 36: expected AND, OR or ), found the end of the condition"},
+		{"SELECT id FROM orders WHERE id = 1)", errs.InvalidFilter, `line 1, column 35: `},
+		{"SELECT id FROM orders WHERE id == 1", errs.InvalidFilter, `line 1, column 32: "==" is not an operator; equality is written =`},
+		{"SELECT id FROM orders\nWHERE /* ö */ 'ö' = city\n  AND ctiy = 'Oslo'", errs.UnknownColumn, `line 3, column 7: there is no column "ctiy"; did you mean "city"?`},
+		{"SELECT id FROM orders WHERE id = 'x'", errs.TypeMismatch, "line 1, column 34"},
+		{"SELECT id FROM orders WHERE city = \"Oslo\"", errs.UnknownColumn, "line 1, column 36"},
+		{"SELECT id FROM orders WHERE city = 'Oslo", errs.InvalidRequest, "line 1, column 36: the ' that opens here is never closed"},
+		{"SELECT id FROM orders GROUP city", errs.InvalidRequest, `line 1, column 29: expected BY, found "city"`},
+		{"SELECT id FROM orders LIMIT 1 WHERE id = 1", errs.InvalidRequest, "line 1, column 31: WHERE stands in the wrong place; the order is WHERE, GROUP BY, ORDER BY, LIMIT"},
+		{"SELECT id FROM orders LIMIT x", errs.InvalidRequest, `line 1, column 29: expected a whole number of rows or ? after LIMIT, found "x"`},
+		{"SELECT id FROM orders LIMIT 1.5", errs.InvalidRequest, "line 1, column 29: LIMIT takes a whole number of rows"},
+		{"SELECT id FROM orders LIMIT -1", errs.InvalidRequest, "line 1, column 29"},
+		{"SELECT idd FROM orders", errs.UnknownColumn, `line 1, column 8: table shop.orders has no column "idd"; did you mean "id"?`},
+		{"SELECT ID FROM orders", errs.UnknownColumn, `did you mean "id"?`},
+		{"SELECT SUM(nn) FROM orders", errs.UnknownColumn, `line 1, column 12: table shop.orders has no column "nn"; did you mean "n"?`},
+		{"SELECT city, COUNT(*) FROM orders", errs.InvalidRequest, `line 1, column 8: column "city" is neither in GROUP BY nor in an aggregate`},
+		{"SELECT * FROM orders GROUP BY city", errs.InvalidRequest, "line 1, column 8: SELECT * does not go with GROUP BY"},
+		{"SELECT city, city FROM orders", errs.DuplicateField, `line 1, column 14: the answer would have two columns "city"`},
+		{"SELECT COUNT() FROM orders", errs.InvalidRequest, "line 1, column 14: expected a column in COUNT"},
+		{"SELECT SUM(*) FROM orders", errs.InvalidRequest, "line 1, column 12: expected a column in SUM"},
+		{"SELECT COUNT(* FROM orders", errs.InvalidRequest, `line 1, column 16: expected ")" after the column of COUNT`},
+		{"SELECT id FROM nothing", errs.TableNotFound, "nothing"},
+		{"SELECT id FROM nothing.orders", errs.DatabaseNotFound, "nothing"},
+		{"SELECT id FROM orders$nothing", errs.InvalidValue, "nothing"},
+		{"SELECT id FROM __x", errs.InvalidName, "line 1, column 16"},
+		{"SELECT id FROM `a b`", errs.InvalidName, "line 1, column 16"},
+		{"SELECT id FROM orders; SELECT id FROM orders", errs.InvalidRequest, "line 1, column 24: a second statement begins here"},
+		{"SELECT id FROM orders WHERE id = 1; x", errs.InvalidRequest, "line 1, column 37: a second statement begins here"},
+		{"SELECT id /* FROM orders", errs.InvalidRequest, "line 1, column 11: the comment that begins here has no end"},
+		{"SELECT 12abc FROM orders", errs.InvalidRequest, `line 1, column 8: "12abc" is not a number`},
+		{"USE shop", errs.InvalidRequest, "USE is for scripts"},
+		{"CREATE TABEL x (a INT)", errs.InvalidRequest, `line 1, column 8: expected DATABASE or TABLE after CREATE, found "TABEL"; did you mean TABLE?`},
+		{"CREATE TABLE x a INT", errs.InvalidRequest, `line 1, column 16: expected "(" before the columns of the table, found "a"`},
+		{"CREATE TABLE x (a INT", errs.InvalidRequest, `line 1, column 22: expected ")" or a comma after a column, found the end of the statement`},
+		{"CREATE TABLE x (a INT b STRING)", errs.InvalidRequest, `line 1, column 23: expected a comma or ")" behind a column, found "b"`},
+		{"CREATE TABLE x (a INT NOT NUL)", errs.InvalidRequest, `line 1, column 27: expected NULL, found "NUL"; did you mean NULL?`},
+		{"CREATE TABLE x (a INT PRIMRY KEY)", errs.InvalidRequest, `did you mean PRIMARY?`},
+		{"CREATE TABLE x (a)", errs.InvalidRequest, `line 1, column 18: expected the type of the column, found ")"`},
+		{"CREATE TABLE x (a INTT)", errs.InvalidSchema, `line 1, column 19: column "a": type "INTT": "INTT" is not a type`},
+		{"CREATE TABLE x (a DECIMAL(39,2))", errs.InvalidSchema, `line 1, column 19`},
+		{"CREATE TABLE x (a ARRAY<INT)", errs.InvalidSchema, "line 1, column 19"},
+		{"CREATE TABLE x (a ARRAY<INT", errs.InvalidRequest, "expected the end of the type"},
+		{"CREATE TABLE x (a INT, PRIMARY KEY a)", errs.InvalidRequest, `line 1, column 36: expected "(" before names of columns, found "a"`},
+		{"CREATE TABLE x (a INT PRIMARY KEY, PRIMARY KEY (a))", errs.InvalidRequest, "line 1, column 36: the table has a primary key already"},
+		{"CREATE TABLE x (a INT NULL NOT NULL)", errs.InvalidRequest, "line 1, column 28: the column says twice"},
+		{"CREATE TABLE x (a INT NULL PRIMARY KEY)", errs.InvalidSchema, ""},
+		{"CREATE TABLE x (a INT, PRIMARY KEY (b))", errs.InvalidSchema, ""},
+		{"CREATE TABLE x (a INT) WITH (a = 'b')", errs.InvalidRequest, `line 1, column 30: expected the key of a property in single quotes, found "a"`},
+		{"CREATE TABLE x (a INT) WITH ('a' 'b')", errs.InvalidRequest, `line 1, column 34: expected "=" after the key of a property`},
+		{"CREATE TABLE x (a INT) WITH ('a' = 'b', 'a' = 'c')", errs.InvalidRequest, `line 1, column 41: the property "a" stands twice`},
+		{"CREATE TABLE x (a INT) WITH ()", errs.InvalidRequest, "WITH names at least one property"},
+		{"CREATE TABLE x (a INT) WITH ('table.nothing' = '1')", errs.InvalidProperty, "table.nothing"},
+		{"CREATE TABLE x (a INT) COMMENT 'a' COMMENT 'b'", errs.InvalidRequest, "line 1, column 36: COMMENT stands twice"},
+		{"CREATE TABLE x (a INT) PARTITION BY (a)", errs.InvalidRequest, `line 1, column 24: expected COMMENT, PARTITIONED, WITH or the end of the statement, found "PARTITION"; did you mean PARTITIONED?`},
+		{"CREATE TABLE orders (a INT)", errs.TableAlreadyExists, ""},
+		{"CREATE TABLE IF EXISTS orders (a INT)", errs.InvalidRequest, `line 1, column 17: expected NOT, found "EXISTS"`},
+		{"CREATE TABLE orders$changelog (a INT)", errs.ReadOnlyTable, "line 1, column 14"},
+		{"CREATE DATABASE shop", errs.DatabaseAlreadyExists, ""},
+		{"DROP DATABASE shop", errs.DatabaseNotEmpty, ""},
+		{"DROP TABLE nothing", errs.TableNotFound, ""},
+		{"INSERT INTO orders VALUES (9, 'a', 1, 1)", errs.InvalidRequest, "line 1, column 27: the rows have 4 values, and table shop.orders has 5 columns (id, city, n, amount, d)"},
+		{"INSERT INTO orders (id, n) VALUES (9, 1), (10)", errs.InvalidRequest, "line 1, column 43: row 1 has 1 values, and 2 columns are named"},
+		{"INSERT INTO orders VALUES (9, 'a', 1, 1, 1), (10, 'b')", errs.InvalidRequest, "line 1, column 46: row 1 has 2 values, and the rows before it have 5"},
+		{"INSERT INTO orders VALUES (9, 'a', 1, 1, 1) (10, 'b', 1, 1, 1)", errs.InvalidRequest, "line 1, column 45: expected a comma between rows"},
+		{"INSERT INTO orders VALUES (9, 'a', 1, 1, 1),", errs.InvalidRequest, `line 1, column 45: expected "(" before the values of a row`},
+		{"INSERT INTO orders VALUES 9, 'a', 1, 1, 1", errs.InvalidRequest, `line 1, column 27: expected "(" before the values of a row, found "9"`},
+		{"INSERT INTO orders VALUE (9, 'a', 1, 1, 1)", errs.InvalidRequest, `line 1, column 20: expected VALUES, found "VALUE"; did you mean VALUES?`},
+		{"INSERT orders VALUES (9)", errs.InvalidRequest, `line 1, column 8: expected INTO, found "orders"`},
+		{"INSERT INTO orders (id, idd) VALUES (9, 1)", errs.UnknownColumn, `line 1, column 25: table shop.orders has no column "idd"; did you mean "id"?`},
+		{"INSERT INTO orders (id, id) VALUES (9, 1)", errs.DuplicateField, "line 1, column 25"},
+		{"INSERT INTO orders (city) VALUES ('x')", errs.MissingKey, ""},
+		{"INSERT INTO orders (id, city) VALUES (9, Oslo)", errs.InvalidRequest, `line 1, column 42: expected a value, found "Oslo"; a text is written in single quotes, 'Oslo'`},
+		{"INSERT INTO orders (id, city) VALUES (9, \"Oslo\")", errs.InvalidRequest, `a text is written in single quotes, 'Oslo'`},
+		{"INSERT INTO orders (id, n) VALUES\n  (9, 1),\n  (10, 'x')", errs.InvalidValue, `line 3, column 8: row 1, field "n"`},
+		{"INSERT INTO orders (id, n) VALUES (9, 3000000000)", errs.ValueOutOfRange, "line 1, column 39"},
+		{"INSERT INTO orders (id, n) VALUES (9, 1.5)", errs.ValueOutOfRange, "line 1, column 39"},
+		{"INSERT INTO orders (id, amount) VALUES (9, 1.005)", errs.ValueOutOfRange, "line 1, column 44"},
+		{"INSERT INTO orders (id, city) VALUES (9, 5)", errs.TypeMismatch, "line 1, column 42"},
+		{"INSERT INTO orders (id, city) VALUES (9, X'00')", errs.TypeMismatch, "line 1, column 42: a binary value for a column or field of type STRING"},
+		{"INSERT INTO orders (id, city) VALUES (9, DATE '2026-01-01')", errs.TypeMismatch, "line 1, column 42: a DATE for a column or field of type STRING"},
+		{"INSERT INTO orders (id, city) VALUES (9, ARRAY['a'])", errs.TypeMismatch, "line 1, column 42: a value of ARRAY"},
+		{"INSERT INTO orders (id, city) VALUES (NULL, 'x')", errs.NullNotAllowed, "line 1, column 39"},
+		{"INSERT INTO orders (id, city) VALUES (9, X'0')", errs.InvalidRequest, "pairs of hexadecimal digits"},
+		{"INSERT INTO orders$changelog VALUES (1)", errs.ReadOnlyTable, "line 1, column 13"},
+		{"DELETE orders WHERE id = 1", errs.InvalidRequest, `line 1, column 8: expected FROM, found "orders"`},
+		{"DELETE FROM orders WHERE idd = 1", errs.UnknownColumn, `line 1, column 26`},
+		{"SHOW TABELS", errs.InvalidRequest, "did you mean TABLES?"},
+		{"SHOW TABLES FROM nothing", errs.DatabaseNotFound, ""},
+		{"SHOW PARTITIONS orders", errs.WrongTableKind, "has no partitions"},
+		{"DESCRIBE", errs.InvalidRequest, "expected the name of a table"},
+		{"DESCRIBE nothing", errs.TableNotFound, ""},
+		{"ALTER TABLE orders AD x INT", errs.InvalidRequest, "did you mean ADD?"},
+		{"ALTER TABLE orders RENAME n x", errs.InvalidRequest, `expected TO, found "x"`},
+		{"ALTER TABLE orders SET (a = 'b')", errs.InvalidRequest, "expected the key of a property in single quotes"},
+		{"\xff", errs.InvalidRequest, "not valid UTF-8"},
+	} {
+		before := w.exec("SELECT * FROM orders ORDER BY id")
+		_, err := w.run(c.text)
+		if err == nil || errs.CodeOf(err) != c.code || !strings.Contains(err.Error(), c.words) {
+			t.Errorf("%s\n got %s: %v\nwant %s: %s", c.text, errs.CodeOf(err), err, c.code, c.words)
+		}
+		require.Equal(t, before, w.exec("SELECT * FROM orders ORDER BY id"), c.text)
+	}
+	w.is("SHOW DATABASES", `["shop"]`)
+	w.is("SHOW TABLES", `["orders"]`)
+	w.db = ""
+	w.fails("SELECT id FROM orders", errs.InvalidRequest, "line 1, column 16: no database is named")
+	w.fails("SHOW TABLES", errs.InvalidRequest, "no database is named")
+	_, err := w.run("SELECT id FROM shop.orders WHERE id = ?")
+	require.Equal(t, errs.InvalidRequest, errs.CodeOf(err))
+	require.Contains(t, err.Error(), "question marks: 1, parameters: 0")
+	_, err = w.run("SELECT id FROM shop.orders LIMIT ?", "x")
+	require.Equal(t, errs.InvalidValue, errs.CodeOf(err))
+}
