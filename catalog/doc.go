@@ -5,7 +5,8 @@
 // A [Spec] is what a user asks for; [Catalog.CreateTable] checks it completely
 // (names, types, keys, properties) and makes a millrace.Table descriptor of it, with
 // the properties resolved into options. What only later releases can do is refused
-// there with not_implemented.
+// there with not_implemented. [Catalog.AlterTable] makes the next descriptor of a
+// table by steps, [Catalog.EnsurePartition] a partition.
 //
 // It leaves to others: the data of tables (package storage, which drops the
 // buckets of tables that are no longer listed), who may do what (package auth),

@@ -37,8 +37,9 @@ const (
 	delimiterSuffix = ".listagg-delimiter"
 )
 
-// maxPropertyKey is the longest key of a property.
-const maxPropertyKey = 200
+// maxPropertyKey is the longest key of a property; fields.<column>.agg is one for any
+// column.
+const maxPropertyKey = millrace.MaxNameBytes + 56
 
 // property is a known property. normal checks a value and returns the spelling
 // that values are compared in.
