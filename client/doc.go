@@ -16,17 +16,19 @@
 //
 // Errors are *errs.Error: a problem that the server sent keeps its code, its
 // fields and its further members (Extra: request_id, accepted, rejected, offsets,
-// buckets, last_seq, with the types of openapi.Problem). A server that cannot be
+// buckets, last_seq, replayed, with the types of openapi.Problem). A server that cannot be
 // reached is errs.Unavailable. A write that was sent and not answered is
 // errs.UnknownOutcome.
 //
 // Invariants:
 //
-//	C1  A request is sent again only when that is safe: reads after any
-//	    transport error or an answer that says try again; writes only when the
-//	    server refused them whole (429, 503 and nothing accepted) or the
-//	    connection was never made, and only when the body can be read again.
-//	    Never more than Options.Retries times, never past the context.
+//	C1  A request is sent again only when that is safe, and only when its body can be
+//	    read again: reads, and writes that the server recognises (by an idempotency
+//	    key, which writes get that can be sent again, or their writer's number), after
+//	    any transport error, an unknown outcome, or an answer that says try again;
+//	    other writes when the server refused them whole (429, 503 and nothing
+//	    accepted) or the connection was never made. Never more than Options.Retries
+//	    times, never past the context.
 //	C2  A stream that ends without its end marker (Arrow), with an error line
 //	    (NDJSON) or event (server-sent events) is an error, never a short result.
 //	C3  Changes resumes from the cursor of the last whole group: no record is

@@ -23,6 +23,7 @@ const (
 	extraOffsets   = "offsets"
 	extraBuckets   = "buckets"
 	extraLastSeq   = "last_seq"
+	extraReplayed  = "replayed"
 )
 
 // decode reads an answer: a 2xx into what the pointer points to (nil: nowhere),
@@ -86,7 +87,7 @@ func problemError(p openapi.Problem, body []byte) *errs.Error {
 	}
 	for name, value := range map[string]any{
 		extraAccepted: p.Accepted, extraRejected: p.Rejected, extraOffsets: p.Offsets,
-		extraBuckets: p.Buckets, extraLastSeq: p.LastSeq,
+		extraBuckets: p.Buckets, extraLastSeq: p.LastSeq, extraReplayed: p.Replayed,
 	} {
 		if _, ok := present[name]; ok {
 			_ = e.With(name, value)

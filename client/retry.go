@@ -34,6 +34,18 @@ func isRead(r *http.Request) bool {
 	return r.Method == http.MethodGet || r.Method == http.MethodHead || r.Context().Value(retrySafe{}) != nil
 }
 
+// isSafe says whether the request does no harm when it is sent again though it may
+// have been done: a read, or a write that the server recognises.
+func isSafe(r *http.Request) bool {
+	return isRead(r) || r.Header.Get(headerKey) != "" || r.Header.Get(headerSeq) != ""
+}
+
+// The headers by which the server recognises a write.
+const (
+	headerKey = "Idempotency-Key"
+	headerSeq = "X-Writer-Seq"
+)
+
 // retrier sends a request again where C1 allows it, and turns transport errors
 // into ours.
 type retrier struct {
@@ -76,12 +88,16 @@ func (d *retrier) Do(r *http.Request) (*http.Response, error) {
 // advised about when.
 func (d *retrier) again(r *http.Request, resp *http.Response, err error) (bool, time.Duration) {
 	if err != nil {
-		return r.Context().Err() == nil && (isRead(r) || neverSent(err)), 0
+		return r.Context().Err() == nil && (isSafe(r) || neverSent(err)), 0
 	}
 	switch resp.StatusCode {
 	case http.StatusTooManyRequests, http.StatusServiceUnavailable:
+	case http.StatusConflict: // the same request may still be running
+		if r.Header.Get(headerKey) == "" {
+			return false, 0
+		}
 	case http.StatusBadGateway, http.StatusGatewayTimeout:
-		return isRead(r), 0 // a proxy's; a write may have got through
+		return isSafe(r), 0 // unknown, or a proxy's: a write may have got through
 	default:
 		return false, 0
 	}
@@ -89,17 +105,17 @@ func (d *retrier) again(r *http.Request, resp *http.Response, err error) (bool, 
 	_ = resp.Body.Close()
 	resp.Body = io.NopCloser(bytes.NewReader(body))
 	if readErr != nil {
-		return isRead(r), 0
+		return isSafe(r), 0
 	}
 	if p := parseProblem(body); p != nil {
 		// Part of a streamed write was taken: sending it again would write it twice.
-		if n, ok := p.Extra[extraAccepted].(int64); ok && n > 0 {
+		if n, ok := p.Extra[extraAccepted].(int64); ok && n > 0 && !isSafe(r) {
 			return false, 0
 		}
 		if !errs.KindOf(p.Code).Retry {
 			return false, 0
 		}
-	} else if !isRead(r) {
+	} else if !isSafe(r) {
 		return false, 0 // not our server's word
 	}
 	seconds, err := strconv.Atoi(resp.Header.Get("Retry-After"))

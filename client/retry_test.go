@@ -16,7 +16,7 @@ import (
 
 var abort = func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) }
 
-// What is safe to send again is sent again: reads after a broken connection and after "try again", writes that were refused whole (C1).
+// What is safe to send again is sent again: reads after a broken connection and after "try again"; writes, which have a key then, the same each time (C1).
 func TestRetries(t *testing.T) {
 	busy := problem(503, "unavailable", "moving", nil)
 	for name, try := range map[string]struct {
@@ -29,12 +29,24 @@ func TestRetries(t *testing.T) {
 		"a read, proxy fails":   {[]http.HandlerFunc{answer(502, ""), answer(200, `{"count":1}`)}, count, 2},
 		"a scan, cut off":       {[]http.HandlerFunc{abort, answer(200, `{"table_id":1,"rows":[]}`)}, scan, 2},
 		"a write, refused":      {[]http.HandlerFunc{busy, answer(200, writeAnswer)}, write, 2},
+		"a write, cut off":      {[]http.HandlerFunc{abort, answer(200, writeAnswer)}, write, 2},
+		"a write, unknown":      {[]http.HandlerFunc{problem(504, "unknown_outcome", "x", nil), answer(200, writeAnswer)}, write, 2},
+		"a write, proxy fails":  {[]http.HandlerFunc{answer(502, ""), answer(503, ""), answer(200, writeAnswer)}, write, 3},
+		"a write, partly taken": {[]http.HandlerFunc{problem(503, "draining", "x", map[string]any{"accepted": 1}), answer(200, writeAnswer)}, write, 2},
+		"a write, still going":  {[]http.HandlerFunc{problem(409, "idempotency_in_progress", "x", nil), answer(200, writeAnswer)}, write, 2},
+		"a numbered write":      {[]http.HandlerFunc{abort, problem(504, "unknown_outcome", "x", nil), answer(200, writeAnswer)}, writeNumbered, 3},
+		"a row":                 {[]http.HandlerFunc{abort, answer(200, writeAnswer)}, writeRow, 2},
+		"a stream made again":   {[]http.HandlerFunc{problem(504, "unknown_outcome", "x", map[string]any{"accepted": 1}), answer(200, writeAnswer)}, writeStreamAgain, 2},
 	} {
 		f, c := newFake(t, try.answers...)
 		require.NoError(t, try.call(table(t, c, "a.b")), name)
 		require.Len(t, f.all(), try.want, name)
 		for _, r := range f.all() {
 			require.Equal(t, f.all()[0].body, r.body, name)
+			require.Equal(t, f.all()[0].header.Get("Idempotency-Key"), r.header.Get("Idempotency-Key"), name)
+		}
+		if strings.HasPrefix(name, "a write") {
+			require.NotEmpty(t, f.all()[0].header.Get("Idempotency-Key"), name)
 		}
 	}
 }
@@ -46,12 +58,13 @@ func TestNoRetry(t *testing.T) {
 		call   func(*Table) error
 		want   errs.Code
 	}{
-		"a write, cut off":            {abort, write, errs.UnknownOutcome},
-		"a write, proxy fails":        {answer(502, ""), write, errs.Unavailable},
-		"a write, proxy is busy":      {answer(503, ""), write, errs.Unavailable},
-		"a write, partly accepted":    {problem(503, "draining", "x", map[string]any{"accepted": 1}), write, errs.Draining},
+		"a stream, cut off":           {abort, writeStream, errs.UnknownOutcome},
+		"a stream, proxy fails":       {answer(502, ""), writeStream, errs.Unavailable},
+		"a stream, partly accepted":   {problem(503, "draining", "x", map[string]any{"accepted": 1}), writeStream, errs.Draining},
 		"a stream, refused":           {problem(503, "unavailable", "x", nil), writeStream, errs.Unavailable},
-		"a write, outcome unknown":    {problem(504, "unknown_outcome", "x", nil), write, errs.UnknownOutcome},
+		"a stream, outcome unknown":   {problem(504, "unknown_outcome", "x", nil), writeStream, errs.UnknownOutcome},
+		"a key used for another":      {problem(422, "idempotency_key_reused", "x", nil), write, errs.IdempotencyKeyReused},
+		"a number too late":           {problem(409, "out_of_order_sequence", "x", nil), writeNumbered, errs.OutOfOrderSequence},
 		"a refusal that stays one":    {problem(422, "invalid_filter", "x", nil), count, errs.InvalidFilter},
 		"a 429 that does not recover": {problem(429, "too_large", "x", nil), count, errs.TooLarge},
 	} {
@@ -71,6 +84,10 @@ func TestRetriesAreBounded(t *testing.T) {
 		require.NoError(t, err)
 		require.True(t, errs.Is(count(table(t, c, "a.b")), errs.StorageFull))
 		require.Len(t, f.all(), want)
+		f.requests = nil
+		require.True(t, errs.Is(write(table(t, c, "a.b")), errs.StorageFull))
+		require.Len(t, f.all(), want)
+		require.Equal(t, want > 1, f.all()[0].header.Get("Idempotency-Key") != "", "a key is of use to who sends again")
 		transport.CloseIdleConnections()
 	}
 }
@@ -119,7 +136,25 @@ func write(t *Table) error {
 	return err
 }
 
+func writeNumbered(t *Table) error {
+	_, err := t.Write(context.Background(), []any{map[string]any{"id": 1}}, WriteOptions{WriterID: "w", WriterSeq: 3})
+	return err
+}
+
+func writeRow(t *Table) error {
+	_, err := t.Patch(context.Background(), Key{"id": 1}, map[string]any{"v": 1})
+	return err
+}
+
+// body is one that cannot be read again.
+func body() io.Reader { return io.MultiReader(strings.NewReader("{}\n")) }
+
 func writeStream(t *Table) error {
-	_, err := t.WriteNDJSON(context.Background(), io.MultiReader(strings.NewReader("{}\n")), WriteOptions{})
+	_, err := t.WriteNDJSON(context.Background(), body(), WriteOptions{})
+	return err
+}
+
+func writeStreamAgain(t *Table) error {
+	_, err := t.WriteNDJSON(context.Background(), body(), WriteOptions{Again: func() (io.ReadCloser, error) { return io.NopCloser(body()), nil }})
 	return err
 }

@@ -8,6 +8,8 @@ import (
 	"io"
 	"net/http"
 
+	"github.com/google/uuid"
+
 	"github.com/millrace/millrace/errs"
 	"github.com/millrace/millrace/openapi"
 	"github.com/millrace/millrace/openapi/httpclient"
@@ -27,7 +29,8 @@ type WriteOptions struct {
 	ContinueOnError bool
 	// TableID, when not 0, is the table that is meant.
 	TableID int64
-	// IdempotencyKey makes sending the same write again harmless for 24 h.
+	// IdempotencyKey makes sending the same write again harmless for 24 h. Empty: a new
+	// one, for writes whose body can be sent again and that no writer numbers.
 	IdempotencyKey string
 	// WriterID and WriterSeq (from 1) number the batches of a writer; WriterEpoch,
 	// when not 0, fences older instances of it.
@@ -36,6 +39,9 @@ type WriteOptions struct {
 	WriterEpoch int64
 	// Encoding says how a body given as a reader is compressed: "", "gzip", "zstd".
 	Encoding string
+	// Again makes a body given as a reader anew, from its beginning, so that the write
+	// can be sent again after a failure; nil: only what lies in memory can.
+	Again func() (io.ReadCloser, error)
 }
 
 func (o WriteOptions) params(ctx context.Context) *openapi.WriteRecordsParams {
@@ -83,15 +89,32 @@ func (t *Table) WriteArrow(ctx context.Context, body io.Reader, o WriteOptions) 
 
 func (t *Table) write(ctx context.Context, mediaType string, body io.Reader, o WriteOptions) (WriteResult, error) {
 	var out WriteResult
-	resp, err := t.c.api.WriteRecordsWithBody(ctx, t.database, t.base, o.params(ctx), mediaType, body)
+	again := func(_ context.Context, r *http.Request) error {
+		if o.Again != nil {
+			r.GetBody = o.Again
+		}
+		if r.GetBody != nil && o.IdempotencyKey == "" && o.WriterID == "" {
+			return t.c.newKey(ctx, r)
+		}
+		return nil
+	}
+	resp, err := t.c.api.WriteRecordsWithBody(ctx, t.database, t.base, o.params(ctx), mediaType, body, again)
 	return out, decode(resp, err, &out)
+}
+
+// newKey gives a write that may be sent again a key of its own.
+func (c *Client) newKey(_ context.Context, r *http.Request) error {
+	if c.retries > 0 {
+		r.Header.Set(headerKey, uuid.NewString())
+	}
+	return nil
 }
 
 // Put upserts a whole row. Columns that it does not have become NULL; those of
 // the key may be left out.
 func (t *Table) Put(ctx context.Context, key Key, row any) (WriteResult, error) {
 	return t.writeRow(ctx, key, row, func(pk openapi.KeyQuery, body io.Reader) (*http.Response, error) {
-		return t.c.api.PutRowWithBody(ctx, t.database, t.base, &openapi.PutRowParams{Pk: pk, Timeout: timeoutOf(ctx)}, mediaJSON, body)
+		return t.c.api.PutRowWithBody(ctx, t.database, t.base, &openapi.PutRowParams{Pk: pk, Timeout: timeoutOf(ctx)}, mediaJSON, body, t.c.newKey)
 	})
 }
 
@@ -99,7 +122,7 @@ func (t *Table) Put(ctx context.Context, key Key, row any) (WriteResult, error) 
 // their value. An absent row is inserted.
 func (t *Table) Patch(ctx context.Context, key Key, changes any) (WriteResult, error) {
 	return t.writeRow(ctx, key, changes, func(pk openapi.KeyQuery, body io.Reader) (*http.Response, error) {
-		return t.c.api.PatchRowWithBody(ctx, t.database, t.base, &openapi.PatchRowParams{Pk: pk, Timeout: timeoutOf(ctx)}, mediaJSON, body)
+		return t.c.api.PatchRowWithBody(ctx, t.database, t.base, &openapi.PatchRowParams{Pk: pk, Timeout: timeoutOf(ctx)}, mediaJSON, body, t.c.newKey)
 	})
 }
 
@@ -125,7 +148,7 @@ func (t *Table) Delete(ctx context.Context, key Key, columns ...string) (WriteRe
 	if err != nil {
 		return out, err
 	}
-	resp, err := t.c.api.DeleteRow(ctx, t.database, t.base, &openapi.DeleteRowParams{Pk: pk, Columns: columns, Timeout: timeoutOf(ctx)})
+	resp, err := t.c.api.DeleteRow(ctx, t.database, t.base, &openapi.DeleteRowParams{Pk: pk, Columns: columns, Timeout: timeoutOf(ctx)}, t.c.newKey)
 	return out, decode(resp, err, &out)
 }
 
@@ -141,6 +164,7 @@ func PartialResult(err error) (r WriteResult, ok bool) {
 	r.Accepted, ok = e.Extra[extraAccepted].(int64)
 	r.Rejected, _ = e.Extra[extraRejected].(int64)
 	r.LastSeq, _ = e.Extra[extraLastSeq].(int64)
+	r.Replayed, _ = e.Extra[extraReplayed].(int64)
 	r.Offsets, _ = e.Extra[extraOffsets].(openapi.OffsetRanges)
 	r.Buckets, _ = e.Extra[extraBuckets].(openapi.BucketOutcomes)
 	return r, ok

@@ -25,6 +25,14 @@ func usagef(format string, args ...any) error { return usageError{fmt.Errorf(for
 
 func (e usageError) Unwrap() error { return e.error }
 
+// advised is an error with a line on what to do about it.
+type advised struct {
+	error
+	advice string
+}
+
+func (e *advised) Unwrap() error { return e.error }
+
 // fieldLines is how many rows and fields at fault are printed.
 const fieldLines = 10
 
@@ -53,13 +61,17 @@ func (a *app) finish(ctx context.Context, err error) int {
 // printError writes one line with message, code and what to do, and a line for
 // each of the first rows and fields at fault.
 func printError(w io.Writer, err error) {
+	a, hasAdvice := errors.AsType[*advised](err)
+	if hasAdvice {
+		defer fmt.Fprintf(w, "  %s\n", printable(a.advice))
+	}
 	e, ok := errors.AsType[*errs.Error](err)
 	if !ok {
 		fmt.Fprintf(w, "millrace: %s\n", printable(err.Error()))
 		return
 	}
 	line := fmt.Sprintf("millrace: %s (%s)", strings.TrimSuffix(err.Error(), "."), e.Code)
-	if hint := hintFor(e); hint != "" {
+	if hint := hintFor(e); hint != "" && !hasAdvice {
 		line += ": " + hint
 	}
 	fmt.Fprintln(w, printable(line))

@@ -8,7 +8,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/schollz/progressbar/v3"
+	"github.com/google/uuid"
 
 	"github.com/millrace/millrace"
 	"github.com/millrace/millrace/client"
@@ -27,6 +27,8 @@ type putCmd struct {
 	Null        string            `help:"The text of a CSV cell that means NULL (an empty cell)." placeholder:"TEXT"`
 	OnError     string            `help:"abort stops at the first bad row, continue loads the good ones and lists the bad." enum:"abort,continue" default:"abort"`
 	NoProgress  bool              `help:"Show no progress bar on a terminal."`
+
+	IdempotencyKey string `help:"Names this load, so that loading the same again within a day writes nothing twice. A file gets a name of its own, and is sent again when the connection breaks." placeholder:"KEY"`
 }
 
 // loader sends the rows of an input.
@@ -57,34 +59,49 @@ func (c *putCmd) Run(ctx context.Context, a *app) error {
 	if err != nil {
 		return err
 	}
-	in, err := openInput(a, c.File, c.InputFormat)
-	if err != nil {
+	l := &load{c: c, a: a, cols: cols}
+	if err := l.open(); err != nil {
 		return err
 	}
-	defer in.close()
-	l, skipped, err := c.loader(in, cols)
-	if err != nil {
-		return err
-	}
-	bar := c.progress(a, in)
-	begin := time.Now()
-	result, err := c.upload(ctx, t, l, client.WriteOptions{
+	defer l.close()
+	o := client.WriteOptions{
 		Mode: openapi.WriteMode(c.Mode), Columns: c.Columns, ContinueOnError: c.OnError == "continue", TableID: described.ID,
-	})
-	bar.end()
-	if skipped != nil {
-		result.Rejected += skipped.count
+		IdempotencyKey: c.IdempotencyKey,
+	}
+	if l.repeatable() {
+		o.Again = l.again
+		if o.IdempotencyKey == "" {
+			o.IdempotencyKey = uuid.NewString()
+		}
+	}
+	begin := time.Now()
+	result, err := l.upload(ctx, t, o)
+	l.bar.end()
+	if l.skipped != nil {
+		result.Rejected += l.skipped.count
 	}
 	if err != nil {
-		if result.Accepted > 0 {
-			return fmt.Errorf("stopped after %s: %w", plural(int(result.Accepted), "row"), err)
-		}
-		return err
+		return c.stopped(result, err, o.IdempotencyKey)
 	}
 	took := max(time.Since(begin), time.Millisecond)
 	fmt.Fprintf(a.stdout, "%s into %s in %s (%s read, %s rows/s)\n", plural(int(result.Accepted), "row"), t,
-		took.Round(time.Millisecond), byteSize(bar.read), grouped(int64(float64(result.Accepted)/took.Seconds())))
-	return c.report(result, skipped)
+		took.Round(time.Millisecond), byteSize(l.bar.read), grouped(int64(float64(result.Accepted)/took.Seconds())))
+	if result.Replayed > 0 {
+		fmt.Fprintf(a.stdout, "%s of them had been loaded before under this key\n", grouped(result.Replayed))
+	}
+	return c.report(result, l.skipped)
+}
+
+// stopped is the error of a load that stopped, with what was loaded by then and how
+// to go on from there.
+func (c *putCmd) stopped(r client.WriteResult, err error, key string) error {
+	if key != "" && (r.Accepted > 0 || errs.KindOf(errs.CodeOf(err)).Retry) {
+		err = &advised{err, "to go on from there, load the same again with --idempotency-key " + key}
+	}
+	if r.Accepted > 0 {
+		return fmt.Errorf("stopped after %s: %w", plural(int(r.Accepted), "row"), err)
+	}
+	return err
 }
 
 // report makes an error of rows that were refused though the load went on.
@@ -102,6 +119,7 @@ func (c *putCmd) report(r client.WriteResult, skipped *skippedRows) error {
 	return e
 }
 
+// loader makes what sends the rows of an input.
 func (c *putCmd) loader(in *input, cols []millrace.Column) (loader, *skippedRows, error) {
 	if err := c.checkColumns(cols); err != nil {
 		return nil, nil, err
@@ -177,66 +195,4 @@ func (c *putCmd) pick(file []string) (positions []int, names []string, err error
 		}
 	}
 	return positions, names, nil
-}
-
-// upload streams a body while it is made. When the server answers before the end,
-// the rest is not made.
-func (c *putCmd) upload(ctx context.Context, t *client.Table, l loader, o client.WriteOptions) (client.WriteResult, error) {
-	body, pipe := io.Pipe()
-	made := make(chan error, 1)
-	go func() {
-		err := l.send(pipe)
-		if isBadRow(err) {
-			_ = pipe.Close()
-		} else {
-			_ = pipe.CloseWithError(err) // nil ends it well
-		}
-		made <- err
-	}()
-	write := t.WriteNDJSON
-	if l.arrow() {
-		write = t.WriteArrow
-	}
-	result, err := write(ctx, body, o)
-	_ = body.CloseWithError(errAnswered)
-	makeErr := <-made
-	if partial, ok := client.PartialResult(err); ok {
-		result = partial
-	}
-	if makeErr != nil && !isAnswered(makeErr) && (err == nil || !isBadRow(makeErr)) {
-		return result, makeErr // the cause; err only says that the body broke off
-	}
-	return result, err
-}
-
-// bar is the progress of a load: on a terminal a bar, else nothing but a count.
-type bar struct {
-	read int64
-	show *progressbar.ProgressBar
-}
-
-func (c *putCmd) progress(a *app, in *input) *bar {
-	b := &bar{}
-	if !c.NoProgress && isTerminal(a.stderr) {
-		b.show = progressbar.NewOptions64(in.size,
-			progressbar.OptionSetWriter(a.stderr), progressbar.OptionSetDescription(printable(in.name)),
-			progressbar.OptionShowBytes(true), progressbar.OptionThrottle(100*time.Millisecond),
-			progressbar.OptionClearOnFinish(), progressbar.OptionFullWidth())
-	}
-	b.add(int(in.read.n)) // the beginning has been looked at
-	in.read.tell = b.add
-	return b
-}
-
-func (b *bar) add(n int) {
-	b.read += int64(n)
-	if b.show != nil {
-		_ = b.show.Add(n) // a bar that cannot be drawn is no reason to stop
-	}
-}
-
-func (b *bar) end() {
-	if b.show != nil {
-		_ = b.show.Finish()
-	}
 }

@@ -201,6 +201,56 @@ func TestPutIsAnsweredEarly(t *testing.T) {
 	require.Contains(t, stderr, `stopped after 10,000 rows: row 10001, field "id": too large (value_out_of_range)`)
 }
 
+// A file whose load breaks off is sent again from its beginning, under the same key; when that does not help, how to go on later is said.
+func TestPutIsSentAgain(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "a.csv")
+	var text strings.Builder
+	text.WriteString("id,name\n")
+	for i := range 100_000 {
+		fmt.Fprintf(&text, "%d,abcdefghijklmnop\n", i)
+	}
+	require.NoError(t, os.WriteFile(path, []byte(text.String()), 0o600))
+	var keys []string
+	helps := 3 // the request that is taken
+	server := loadServer(t, func(w http.ResponseWriter, r *http.Request) {
+		keys = append(keys, r.Header.Get("Idempotency-Key"))
+		if len(keys) < helps {
+			_, _ = io.CopyN(io.Discard, r.Body, 100_000)
+			panic(http.ErrAbortHandler)
+		}
+		in, err := ipc.NewReader(r.Body)
+		if !errorsNil(t, err) {
+			return
+		}
+		defer in.Release()
+		rows := int64(0)
+		for in.Next() {
+			rows += in.RecordBatch().NumRows()
+		}
+		errorsNil(t, in.Err())
+		fmt.Fprintf(w, `{"accepted":%d,"rejected":0,"errors":[],"offsets":{},"replayed":20000}`, rows)
+	})
+	code, stdout, stderr := cliRun(t, server, nil, "put", "d.t", "--file", path)
+	require.Equal(t, 0, code, stderr)
+	require.Contains(t, stdout, "100,000 rows into d.t in ")
+	require.Contains(t, stdout, "20,000 of them had been loaded before")
+	require.Len(t, keys, 3)
+	require.NotEmpty(t, keys[0])
+	require.Equal(t, []string{keys[0], keys[0], keys[0]}, keys)
+
+	keys, helps = nil, 100
+	code, _, stderr = cliRun(t, server, nil, "put", "d.t", "--file", path, "--idempotency-key", "mine")
+	require.Equal(t, 1, code)
+	require.Equal(t, []string{"mine", "mine", "mine", "mine", "mine"}, keys)
+	require.Contains(t, stderr, "(unknown_outcome)\n  to go on from there, load the same again with --idempotency-key mine\n")
+
+	// What comes through a pipe cannot be read again.
+	keys = nil
+	code, _, _ = cliRun(t, server, strings.NewReader(text.String()), "put", "d.t", "--file", "-", "--input-format", "csv")
+	require.Equal(t, 1, code)
+	require.Equal(t, []string{""}, keys)
+}
+
 // repeat is a text over and over.
 type repeat struct {
 	text string
