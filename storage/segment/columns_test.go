@@ -244,7 +244,13 @@ func TestRefusedSchemas(t *testing.T) {
 		_, err = p.Message(schemas, want, nil, Stored)
 		require.Equal(t, code, errs.CodeOf(err), "%v", err)
 	}
-	read(errs.SchemaChanged, only(s), makeSchema(2, "INT").Columns...)
+	read(errs.SchemaChanged, only(s), makeSchema(2, "INT").Columns...) // some are beyond it
+	read(errs.SchemaChanged, only(s), makeSchema(2, "DOUBLE").Columns...)
+	decimals := makeSchema(3, "DECIMAL(10,2)")
+	d, err := OpenBytes(encoded(t, decimals, randomRecord(newRand(3), decimals, 100, 0), nil, LZ4))
+	require.NoError(t, err)
+	_, err = d.Record(memory.DefaultAllocator, only(decimals), makeSchema(4, "DECIMAL(2,2)").Columns)
+	require.Equal(t, errs.SchemaChanged, errs.CodeOf(err), "%v", err)
 	read(errs.SchemaChanged, only(s), makeSchema(2, "BIGINT", "DATE").Columns[1])
 	read(errs.CorruptData, only(makeSchema(9, "BIGINT", "STRING")), s.Columns...)
 	read(errs.CorruptData, only(makeSchema(1, "BIGINT")), s.Columns...)

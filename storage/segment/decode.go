@@ -178,12 +178,16 @@ func (r *chunkReader) column(stored, want *millrace.Column, dt arrow.DataType) (
 		return nil, err
 	}
 	defer data.Release()
-	arr := array.MakeFromData(data)
 	if same {
-		return arr, nil
+		return array.MakeFromData(data), nil
 	}
-	defer arr.Release()
-	return widen(r.mem, arr, stored, want, dt)
+	a := aligner{mem: r.mem, column: want.ID}
+	aligned, err := a.align(data, nil, &stored.Type, &want.Type, dt)
+	if err != nil {
+		return nil, err
+	}
+	defer aligned.Release()
+	return array.MakeFromData(aligned), nil
 }
 
 // array loads the next array, which must have n values.

@@ -24,8 +24,10 @@
 //	    chunks that they need.
 //	G3  A claimed length is compared with what it is taken from, or a limit, before
 //	    anything of that size is allocated. No bytes make a reader panic.
-//	G4  Columns are matched by id. A column that the payload's schema did not have
-//	    reads as NULL, a column that was widened since is cast.
+//	G4  Columns, and fields of ROWs, are matched by id. One that the payload's schema
+//	    did not have reads as NULL, one that was widened since is cast; one that was
+//	    narrower gives what fits, or errs.SchemaChanged. A chunk is shipped as it
+//	    lies only when its layout is that of the wanted type.
 //	G5  A file is written from start to end by one Writer and never appended to
 //	    after it was closed. Batches lie in offset order without holes.
 //	G6  What Sync or Seal returned for is on stable storage, the file's directory

@@ -153,12 +153,16 @@ func (p *Payload) MetaCRC() uint32 { return le.Uint32(p.meta[crcAt:]) }
 func (p *Payload) BytesRead() int64 { return p.read.Load() }
 
 // Stats describes a top-level scalar column; false when the payload has no
-// statistics of it (rows, nested columns, absent columns). Bytes of the bounds
-// must not be changed.
+// statistics of it (rows, nested columns). A column that a columnar payload does not
+// have is NULL in all its rows. Bytes of the bounds must not be changed.
 func (p *Payload) Stats(id millrace.ColumnID) (filter.Stats, bool) {
 	if i := p.find(id, 0); i >= 0 {
 		e := entryAt(p.meta, i)
 		return e.stats(p.meta)
+	}
+	if p.head.encoding == Columns {
+		n := int64(p.head.rows)
+		return filter.Stats{Rows: n, Nulls: n}, true
 	}
 	return filter.Stats{}, false
 }

@@ -1,14 +1,9 @@
 package segment
 
 import (
-	"fmt"
-
 	"github.com/apache/arrow-go/v18/arrow"
-	"github.com/apache/arrow-go/v18/arrow/array"
-	"github.com/apache/arrow-go/v18/arrow/memory"
 
 	millrace "github.com/millrace/millrace"
-	"github.com/millrace/millrace/errs"
 )
 
 // holds says whether dt is the Arrow type of t, as row.ArrowType would make it,
@@ -101,7 +96,7 @@ func sameLayout(a, b *millrace.DataType) bool {
 			return false
 		}
 		for i := range a.Children {
-			if !sameLayout(&a.Children[i].Type, &b.Children[i].Type) {
+			if a.Kind == millrace.Row && fieldOf(a, b, i) != i || !sameLayout(&a.Children[i].Type, &b.Children[i].Type) {
 				return false
 			}
 		}
@@ -109,6 +104,25 @@ func sameLayout(a, b *millrace.DataType) bool {
 		// A kind without parameters has one layout.
 	}
 	return true
+}
+
+// fieldOf is which field of the ROW type stored holds field i of the ROW type want;
+// -1 when none does. Fields are matched by id, or by position in types that were only
+// parsed and have no ids.
+func fieldOf(stored, want *millrace.DataType, i int) int {
+	id := want.Children[i].ID
+	if id == 0 {
+		if i < len(stored.Children) {
+			return i
+		}
+		return -1
+	}
+	for j := range stored.Children {
+		if stored.Children[j].ID == id {
+			return j
+		}
+	}
+	return -1
 }
 
 // nullBytes is about how much a column of n NULLs takes.
@@ -127,56 +141,4 @@ func nullBytes(t *millrace.DataType, n int) int {
 		// No other kind takes more for a NULL.
 	}
 	return n * width
-}
-
-// widen casts a column to the wider type that ALTER TABLE gave it; arr stays the
-// caller's. (What has the same layout is not cast at all.)
-func widen(mem memory.Allocator, arr arrow.Array, from, to *millrace.Column, dt arrow.DataType) (arrow.Array, error) {
-	d := arr.Data()
-	switch {
-	case from.Type.Kind == millrace.Float && to.Type.Kind == millrace.Double:
-		return widenTo[float64](mem, d, dt), nil
-	case from.Type.Kind >= millrace.TinyInt && from.Type.Kind < to.Type.Kind && to.Type.Kind <= millrace.BigInt:
-		switch to.Type.Kind {
-		case millrace.SmallInt:
-			return widenTo[int16](mem, d, dt), nil
-		case millrace.Int:
-			return widenTo[int32](mem, d, dt), nil
-		default:
-			return widenTo[int64](mem, d, dt), nil
-		}
-	}
-	return nil, errs.New(errs.SchemaChanged, "column %d was written as %s and cannot be read as %s", to.ID, from.Type, to.Type)
-}
-
-func widenTo[D int16 | int32 | int64 | float64](mem memory.Allocator, d arrow.ArrayData, dt arrow.DataType) arrow.Array {
-	n := d.Len()
-	out := memory.NewResizableBuffer(mem)
-	out.Resize(n * dt.(arrow.FixedWidthDataType).Bytes())
-	dst := arrow.GetData[D](out.Bytes())
-	if n > 0 {
-		src := d.Buffers()[1].Bytes()
-		switch d.DataType().ID() {
-		case arrow.INT8:
-			castInto(dst, arrow.Int8Traits.CastFromBytes(src))
-		case arrow.INT16:
-			castInto(dst, arrow.Int16Traits.CastFromBytes(src))
-		case arrow.INT32:
-			castInto(dst, arrow.Int32Traits.CastFromBytes(src))
-		case arrow.FLOAT32:
-			castInto(dst, arrow.Float32Traits.CastFromBytes(src))
-		default:
-			panic(fmt.Sprintf("segment: widening %s", d.DataType()))
-		}
-	}
-	data := array.NewData(dt, n, []*memory.Buffer{d.Buffers()[0], out}, nil, d.NullN(), 0)
-	out.Release()
-	defer data.Release()
-	return array.MakeFromData(data)
-}
-
-func castInto[D int16 | int32 | int64 | float64, S int8 | int16 | int32 | float32](dst []D, src []S) {
-	for i := range dst {
-		dst[i] = D(src[i])
-	}
 }
