@@ -66,7 +66,7 @@ func openInProcess(ctx context.Context, dir string, t *table, schema *arrow.Sche
 	in := &inProcess{dir: dir, table: describe(t, schema)}
 	var err error
 	in.worker, err = storage.Open(ctx, storage.Options{
-		Dir: dir, Shards: catalog.DefaultShards, FS: vfs.Default, Clock: wallClock{},
+		Dir: dir, Shards: catalog.DefaultShards, CacheBytes: cacheBytes, FS: vfs.Default, Clock: wallClock{},
 		Logger: slog.New(slog.DiscardHandler), Registerer: prometheus.NewRegistry(),
 	})
 	if err == nil {

@@ -18,10 +18,15 @@ type rawPebble struct {
 	db  *pebble.DB
 }
 
-const blockCacheBytes = 64 << 20
+// The server and Pebble have caches of one size, so that figures do not depend on the
+// machine's memory.
+const (
+	cacheBytes = 512 << 20
+	cacheSize  = "512MiB" // the same as a setting
+)
 
 func openPebble(dir string) (*rawPebble, error) {
-	cache := pebble.NewCache(blockCacheBytes)
+	cache := pebble.NewCache(cacheBytes)
 	defer cache.Unref() // the store holds it
 	db, err := pebble.Open(dir, &pebble.Options{Cache: cache, Logger: quiet{}})
 	if err != nil {

@@ -24,7 +24,7 @@ func serveProfiled(ctx context.Context, args []string, stderr io.Writer) error {
 
 func loadSettings(dir string) (*millraceserver.Settings, millraceserver.Origins, error) {
 	return millraceserver.Load(millraceserver.Sources{Flags: map[string]any{
-		"http-addr": "127.0.0.1:0", "flight-addr": "127.0.0.1:0", "log-level": "warn", "data-dir": dir,
+		"http-addr": "127.0.0.1:0", "flight-addr": "127.0.0.1:0", "log-level": "warn", "cache-size": cacheSize, "data-dir": dir,
 	}})
 }
 

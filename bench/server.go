@@ -42,7 +42,7 @@ func (s *server) start(ctx context.Context) error {
 	if err := os.Remove(addresses); err != nil && !os.IsNotExist(err) {
 		return err
 	}
-	path, args := s.o.Millrace, []string{"serve", "--http-addr", "127.0.0.1:0", "--flight-addr", "127.0.0.1:0", "--log-level", "warn", "--data-dir", s.dir}
+	path, args := s.o.Millrace, []string{"serve", "--http-addr", "127.0.0.1:0", "--flight-addr", "127.0.0.1:0", "--log-level", "warn", "--cache-size", cacheSize, "--data-dir", s.dir}
 	if s.o.Profile {
 		self, err := os.Executable()
 		if err != nil {

@@ -1,8 +1,12 @@
 package server
 
 import (
+	"bytes"
+	"fmt"
 	"os"
 	"runtime/debug"
+	"strconv"
+	"strings"
 )
 
 // gcPercent trades processor time for memory: buffers and caches are most of the
@@ -14,4 +18,58 @@ func boundMemory() {
 	if os.Getenv("GOGC") == "" {
 		debug.SetGCPercent(gcPercent)
 	}
+}
+
+// The setting cache-size.
+const (
+	cacheAuto      = "auto"
+	minCacheBytes  = 8 << 20
+	autoCacheShare = 16 // of the machine's memory, one part in
+	minAutoCache   = 64 << 20
+	maxAutoCache   = 1 << 30
+)
+
+var sizeUnits = map[string]int64{"KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30}
+
+// cacheBytes is what the caches may take, on a machine of so much memory.
+func cacheBytes(setting string, memory int64) (int64, error) {
+	if setting == cacheAuto {
+		return min(max(memory/autoCacheShare, minAutoCache), maxAutoCache), nil
+	}
+	digits := strings.TrimRight(setting, "GKMiB")
+	n, err := strconv.ParseInt(digits, 10, 64)
+	unit := sizeUnits[setting[len(digits):]]
+	if err != nil || unit == 0 || n > 1<<20 {
+		return 0, wrong("cache-size", "%q is neither %s nor a number of KiB, MiB or GiB, like 512MiB", setting, cacheAuto)
+	}
+	if n*unit < minCacheBytes {
+		return 0, wrong("cache-size", "%s is too small; at least %dMiB are needed", setting, minCacheBytes>>20)
+	}
+	return n * unit, nil
+}
+
+// machineMemory is how much memory the process may use: the machine's, or what its
+// control group leaves it; 0 when the system does not tell.
+func machineMemory() int64 {
+	var total int64
+	if b, err := os.ReadFile("/proc/meminfo"); err == nil {
+		for line := range bytes.Lines(b) {
+			var kib int64
+			if _, err := fmt.Sscanf(string(line), "MemTotal: %d kB", &kib); err == nil {
+				total = kib << 10
+				break
+			}
+		}
+	}
+	for _, name := range []string{"/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes"} {
+		b, err := os.ReadFile(name)
+		if err != nil {
+			continue
+		}
+		// The word "max" is no number, and a limit above the machine's memory is none.
+		if limit, err := strconv.ParseInt(strings.TrimSpace(string(b)), 10, 64); err == nil && limit < total {
+			total = limit
+		}
+	}
+	return total
 }

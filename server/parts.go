@@ -30,8 +30,12 @@ const (
 // openWorker recovers the data, and drops that of tables whose drop a crash
 // interrupted.
 func (s *Server) openWorker(ctx context.Context) error {
+	cache, err := cacheBytes(s.settings.CacheSize, machineMemory())
+	if err != nil {
+		return err
+	}
 	w, err := storage.Open(ctx, storage.Options{
-		Dir: s.dir, Cluster: s.catalog.ClusterID(), Shards: s.catalog.Shards(),
+		Dir: s.dir, Cluster: s.catalog.ClusterID(), Shards: s.catalog.Shards(), CacheBytes: cache,
 		FS: vfs.Default, Clock: s.clock, Logger: s.log, Registerer: s.metrics.registry,
 	})
 	if err != nil {

@@ -18,6 +18,8 @@ type Settings struct {
 	FlightAddr string `name:"flight-addr" default:"127.0.0.1:8815" help:"Address of Arrow Flight."`
 	DataDir    string `name:"data-dir" default:"./millrace-data" help:"Folder of everything the server keeps."`
 
+	CacheSize string `name:"cache-size" default:"auto" help:"Memory for rows and blocks of keyed tables, as 512MiB; auto: a sixteenth of the machine's, from 64MiB to 1GiB."`
+
 	LakeURI   string `name:"lake-uri" default:"file://<data-dir>/lake" help:"Where lake tables are, a file or s3 address. Not yet." later:"the lake"`
 	RemoteURI string `name:"remote-uri" default:"file://<data-dir>/remote" help:"Where remote segments and snapshots are, a file or s3 address. Not yet." later:"remote segments"`
 
@@ -51,6 +53,9 @@ func (s *Settings) Validate() error {
 	}
 	if s.DataDir == "" {
 		return wrong("data-dir", "is empty")
+	}
+	if _, err := cacheBytes(s.CacheSize, 0); err != nil {
+		return err
 	}
 	for _, a := range s.addresses() {
 		loopback, err := isLoopback(a.value)

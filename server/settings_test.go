@@ -29,7 +29,7 @@ func TestDefaults(t *testing.T) {
 		t.Fatal(err)
 	}
 	want := &Settings{
-		HTTPAddr: "127.0.0.1:8080", FlightAddr: "127.0.0.1:8815", DataDir: "./millrace-data",
+		HTTPAddr: "127.0.0.1:8080", FlightAddr: "127.0.0.1:8815", DataDir: "./millrace-data", CacheSize: "auto",
 		LakeURI: "file://<data-dir>/lake", RemoteURI: "file://<data-dir>/remote",
 		Roles: []string{"front", "worker", "tier"}, AuthGroupsClaim: "groups", LogLevel: "info", LogFormat: "text",
 	}
@@ -40,6 +40,49 @@ func TestDefaults(t *testing.T) {
 		if o != "default" {
 			t.Errorf("%s comes from %s", name, o)
 		}
+	}
+}
+
+// The caches take what the setting says, or a part of the machine's memory.
+func TestCacheSize(t *testing.T) {
+	for _, c := range []struct {
+		setting string
+		memory  int64
+		want    int64 // 0: refused
+	}{
+		{"auto", 0, 64 << 20},
+		{"auto", 512 << 20, 64 << 20},
+		{"auto", 4 << 30, 256 << 20},
+		{"auto", 256 << 30, 1 << 30},
+		{"8192KiB", 0, 8 << 20},
+		{"100MiB", 1 << 20, 100 << 20},
+		{"3GiB", 0, 3 << 30},
+		{"", 0, 0},
+		{"1", 0, 0},
+		{"64", 0, 0},
+		{"64MB", 0, 0},
+		{"MiB", 0, 0},
+		{"-64MiB", 0, 0},
+		{"64 MiB", 0, 0},
+		{"64MiBMiB", 0, 0},
+		{"7MiB", 0, 0},
+		{"1.5GiB", 0, 0},
+		{"9999999GiB", 0, 0},
+		{"99999999999999999999GiB", 0, 0},
+		{"off", 0, 0},
+	} {
+		got, err := cacheBytes(c.setting, c.memory)
+		if got != c.want || (err == nil) != (c.want > 0) {
+			t.Errorf("%q of %d: %d, %v", c.setting, c.memory, got, err)
+		}
+		if c.want == 0 {
+			if _, _, err := Load(Sources{Flags: map[string]any{"cache-size": c.setting}}); !errs.Is(err, errs.InvalidRequest) {
+				t.Errorf("%q: %v", c.setting, err)
+			}
+		}
+	}
+	if m := machineMemory(); m < 64<<20 {
+		t.Errorf("this machine has %d bytes of memory", m)
 	}
 }
 

@@ -27,7 +27,7 @@ type Options struct {
 	Dir             string // the data directory; it exists
 	Cluster         [16]byte
 	Shards          int
-	CacheBytes      int64 // block cache of all shards; default 64 MiB
+	CacheBytes      int64 // rows and blocks of keyed tables, all shards; default 64 MiB
 	CheckpointBytes int64
 	CheckpointEvery time.Duration
 	SealBytes       int64
@@ -45,6 +45,11 @@ type Options struct {
 	Registerer prometheus.Registerer
 	Hook       func(point string) // for tests; see shard.Options
 }
+
+// rowCacheBytes is what rows get of the caches. A row that is held takes its own
+// length where a block takes that of all its neighbours, so most of a working set of
+// rows fits; the other half is for filters, indexes, scans and compactions.
+func (o *Options) rowCacheBytes() int64 { return o.CacheBytes / 2 }
 
 // Worker is an open worker.
 type Worker struct {
@@ -76,7 +81,7 @@ func Open(ctx context.Context, o Options) (*Worker, error) {
 	if err != nil {
 		return nil, fmt.Errorf("storage.Open: %w", err)
 	}
-	w := &Worker{files: files, cache: pebble.NewCache(o.CacheBytes), shards: make([]*shard.Shard, o.Shards)}
+	w := &Worker{files: files, cache: pebble.NewCache(o.CacheBytes - o.rowCacheBytes()), shards: make([]*shard.Shard, o.Shards)}
 	m := shard.NewMetrics(o.Registerer)
 	var eg errgroup.Group
 	for i := range w.shards {
@@ -99,7 +104,7 @@ func (w *Worker) openShard(ctx context.Context, id millrace.ShardID, o Options, 
 		CheckpointBytes: o.CheckpointBytes, CheckpointEvery: o.CheckpointEvery, SealBytes: o.SealBytes,
 		TailBytes: o.TailBytes, BucketTailBytes: o.BucketTailBytes, QueueBytes: o.QueueBytes, MemTableBytes: o.MemTableBytes,
 		Codec: o.Codec, MaxSnapshots: o.MaxSnapshots,
-		FS: o.FS, Log: log, Cache: w.cache, Clock: o.Clock, Logger: o.Logger, Metrics: m, Hook: o.Hook,
+		FS: o.FS, Log: log, Cache: w.cache, RowCacheBytes: o.rowCacheBytes() / int64(o.Shards), Clock: o.Clock, Logger: o.Logger, Metrics: m, Hook: o.Hook,
 	})
 	if err != nil {
 		return shard.Damaged(id, err, o.Logger)

@@ -64,12 +64,27 @@ func (b *Batch) Commit(lsn millrace.LSN) error {
 		return fmt.Errorf("kv.Commit: %w", err)
 	}
 	size := b.b.Len()
-	if err := b.b.Commit(pebble.NoSync); err != nil {
+	if err := b.commit(); err != nil {
 		return fmt.Errorf("kv.Commit: %w", err)
 	}
 	b.s.committed.Add(uint64(size))
 	b.s.commits.Add(1)
 	return b.b.Close()
+}
+
+// commit hands the batch to Pebble, and to the cache. When it fails, whether Pebble
+// has it is not known: the cache takes in nothing more.
+func (b *Batch) commit() error {
+	c := b.s.cache
+	if c == nil {
+		return b.b.Commit(pebble.NoSync)
+	}
+	writes := b.b.Repr() // Pebble may keep it, and the batch loses it then
+	c.begin()
+	if err := b.b.Commit(pebble.NoSync); err != nil {
+		return err
+	}
+	return c.end(writes)
 }
 
 // Discard drops the batch.

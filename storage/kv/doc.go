@@ -26,6 +26,8 @@
 //	K4  A flush or compaction that fails, as on a full disk, is tried again until it
 //	    succeeds; until then [Store.Flush] fails, and [Store.Room] says when there is
 //	    no memory left to go on without it.
+//	K5  [Store.Rows] is linearizable for each key: a row that was given is never
+//	    followed by an older one, whether the cache of rows had it or not.
 //
 // A Store is safe for concurrent use; a Batch belongs to one goroutine. Snapshots
 // must be closed before the store.

@@ -16,8 +16,32 @@ const (
 )
 
 // Rows reads the current rows at keys made by AppendRowKey, in any order: out[i] is
-// the row at keys[i], nil when there is none.
+// the row at keys[i], nil when there is none. The rows belong to the caller.
 func (s *Store) Rows(keys, out [][]byte) error {
+	copies := newSlab(len(keys))
+	if s.cache == nil {
+		return s.seek(keys, out, &copies)
+	}
+	missed := s.cache.rows(keys, out, &copies)
+	if len(missed) == 0 {
+		return nil
+	}
+	buf := make([][]byte, 2*len(missed))
+	keysLeft, rows := buf[:len(missed)], buf[len(missed):]
+	for i, m := range missed {
+		keysLeft[i] = keys[m.index]
+	}
+	if err := s.seek(keysLeft, rows, &copies); err != nil {
+		return err
+	}
+	for i, m := range missed {
+		out[m.index] = s.cache.settle(m, keysLeft[i], rows[i], &copies)
+	}
+	return nil
+}
+
+// seek is Rows without the cache.
+func (s *Store) seek(keys, out [][]byte, copies *slab) error {
 	if len(keys) < sharedIterFrom {
 		for i, k := range keys {
 			var err error
@@ -33,7 +57,6 @@ func (s *Store) Rows(keys, out [][]byte) error {
 	if err != nil {
 		return s.readError("kv.Rows", err)
 	}
-	var slab []byte
 	for _, i := range rising(keys) {
 		out[i] = nil
 		if !it.SeekPrefixGE(keys[i]) {
@@ -47,14 +70,27 @@ func (s *Store) Rows(keys, out [][]byte) error {
 			_ = it.Close() // the first error is what matters
 			return s.readError("kv.Rows", err)
 		}
-		if slab == nil || len(v) > cap(slab)-len(slab) {
-			slab = make([]byte, 0, max(slabBytes, len(v)))
-		}
-		at := len(slab)
-		slab = append(slab, v...)
-		out[i] = slab[at:len(slab):len(slab)]
+		out[i] = copies.copy(v)
 	}
 	return s.readError("kv.Rows", it.Close())
+}
+
+// slab copies rows into few buffers.
+type slab struct {
+	buf  []byte
+	next int // bytes of the next buffer
+}
+
+func newSlab(rows int) slab { return slab{next: min(rows*128, slabBytes)} }
+
+func (s *slab) copy(v []byte) []byte {
+	if s.buf == nil || len(v) > cap(s.buf)-len(s.buf) {
+		s.buf = make([]byte, 0, max(s.next, len(v)))
+		s.next = slabBytes
+	}
+	at := len(s.buf)
+	s.buf = append(s.buf, v...)
+	return s.buf[at:len(s.buf):len(s.buf)]
 }
 
 // rising is the order of keys: out of order, each seek would begin anew.

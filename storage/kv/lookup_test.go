@@ -2,14 +2,19 @@ package kv_test
 
 import (
 	"context"
+	"encoding/binary"
 	"fmt"
+	"math"
+	"math/rand/v2"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"syscall"
 	"testing"
 
 	"github.com/cockroachdb/pebble/v2/vfs"
 	"github.com/cockroachdb/pebble/v2/vfs/errorfs"
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	millrace "github.com/millrace/millrace"
@@ -21,7 +26,13 @@ import (
 // they were written last, whatever the number and order of keys, some of them twice;
 // and none that never were, were deleted, or whose bucket was dropped.
 func TestRows(t *testing.T) {
-	s := open(t, vfs.NewMem(), nil)
+	for _, cacheBytes := range []int64{0, 1 << 20, 64 << 20} {
+		t.Run(fmt.Sprint(cacheBytes), func(t *testing.T) { testRows(t, cacheBytes) })
+	}
+}
+
+func testRows(t *testing.T, cacheBytes int64) {
+	s := openCached(t, vfs.NewMem(), cacheBytes)
 	rnd := newRand()
 	buckets := []millrace.BucketID{one, two}
 	want := map[string]string{}
@@ -67,11 +78,74 @@ func TestRows(t *testing.T) {
 			require.NoError(t, s.Rows(keys, out))
 			for i, k := range keys {
 				row, ok := want[string(k)]
-				require.Equal(t, ok, out[i] != nil, "%d: %q", round, k)
-				require.Equal(t, row, string(out[i]), "%d: %q", round, k)
+				if ok != (out[i] != nil) || row != string(out[i]) {
+					require.Equal(t, row, string(out[i]), "%d: %q: %v, %v", round, k, ok, out[i] != nil)
+				}
 			}
 		}
 	}
+	require.NoError(t, s.Close())
+}
+
+// Shows that no reader is given an older row than one that somebody was given before,
+// or that was committed before, while rows come into a small cache and are forgotten
+// (K5). Rows are versions; some are too long for the cache.
+func TestRowsNeverGoBack(t *testing.T) {
+	const keys, commits = 4000, 3000
+	s := openCached(t, vfs.NewMem(), 200<<10)
+	key := func(i int) []byte { return kv.AppendRowKey(nil, one, fmt.Append(nil, i)) }
+	var known [keys]atomic.Uint64 // the newest version that somebody knows
+	raise := func(i int, v uint64) {
+		for old := known[i].Load(); old < v && !known[i].CompareAndSwap(old, v); old = known[i].Load() {
+		}
+	}
+	hot := func(rnd *rand.Rand) int { return int(math.Abs(rnd.NormFloat64())*300) % keys }
+	var done atomic.Bool
+	var wg sync.WaitGroup
+	for r := range 4 {
+		wg.Go(func() {
+			rnd := rand.New(rand.NewPCG(3, uint64(r)))
+			for n := 1; !done.Load(); n = n%30 + 1 {
+				want, ids, ks, out := make([]uint64, n), make([]int, n), make([][]byte, n), make([][]byte, n)
+				for i := range ids {
+					ids[i] = hot(rnd)
+					ks[i], want[i] = key(ids[i]), known[ids[i]].Load()
+				}
+				if !assert.NoError(t, s.Rows(ks, out)) {
+					return
+				}
+				for i, row := range out {
+					var got uint64
+					if row != nil {
+						got = binary.LittleEndian.Uint64(row)
+					}
+					if !assert.GreaterOrEqual(t, got, want[i]) {
+						return
+					}
+					raise(ids[i], got)
+				}
+			}
+		})
+	}
+	rnd := newRand()
+	for v := uint64(1); v <= commits && !t.Failed(); v++ {
+		b := s.NewBatch()
+		var ids []int
+		for range rnd.IntN(20) {
+			ids = append(ids, hot(rnd))
+			row := binary.LittleEndian.AppendUint64(nil, v)
+			if rnd.IntN(10) == 0 {
+				row = append(row, make([]byte, rnd.IntN(40_000))...)
+			}
+			require.NoError(t, b.PutRow(string(key(ids[len(ids)-1])), row))
+		}
+		require.NoError(t, b.Commit(millrace.LSN(v)))
+		for _, i := range ids {
+			raise(i, v)
+		}
+	}
+	done.Store(true)
+	wg.Wait()
 	require.NoError(t, s.Close())
 }
 

@@ -23,7 +23,8 @@ import (
 type Options struct {
 	FS            vfs.FS
 	Dir           string
-	Cache         *pebble.Cache // shared by the shards of a process
+	Cache         *pebble.Cache // of blocks, shared by the shards of a process
+	RowCacheBytes int64         // of rows, about; none when it is too little
 	MemTableBytes uint64        // default 8 MiB
 	Logger        *slog.Logger
 	// OnDeath is called, once and from any goroutine, when Pebble cannot go on
@@ -45,6 +46,8 @@ type Store struct {
 	o  Options
 	db *pebble.DB
 	bg *background
+	// cache is nil when there is none.
+	cache *rowCache
 
 	stallBytes uint64
 	committed  atomic.Uint64 // bytes
@@ -60,7 +63,7 @@ func Open(o Options) (*Store, error) {
 	if o.MemTableBytes == 0 {
 		o.MemTableBytes = defaultMemTableBytes
 	}
-	s := &Store{o: o, bg: newBackground(&o)}
+	s := &Store{o: o, bg: newBackground(&o), cache: newRowCache(o.RowCacheBytes)}
 	stall := max(stallMemTables, (minStallBytes+o.MemTableBytes-1)/o.MemTableBytes)
 	s.stallBytes = stall * o.MemTableBytes
 	po := &pebble.Options{

@@ -36,6 +36,15 @@ func open(t testing.TB, fs vfs.FS, onDeath func(error)) *kv.Store {
 	return s
 }
 
+func openCached(t testing.TB, fs vfs.FS, rowCacheBytes int64) *kv.Store {
+	t.Helper()
+	cache := pebble.NewCache(1 << 20)
+	t.Cleanup(cache.Unref)
+	s, err := kv.Open(kv.Options{FS: fs, Dir: "state", Cache: cache, RowCacheBytes: rowCacheBytes, MemTableBytes: 256 << 10, Logger: slog.New(slog.DiscardHandler)})
+	require.NoError(t, err)
+	return s
+}
+
 func put(t testing.TB, s *kv.Store, lsn millrace.LSN, b millrace.BucketID, rows ...string) {
 	t.Helper()
 	batch := s.NewBatch()

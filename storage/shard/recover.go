@@ -50,7 +50,7 @@ func Open(ctx context.Context, o Options) (_ *Shard, err error) {
 		}
 	}
 	s.kv, err = kv.Open(kv.Options{
-		FS: o.FS, Dir: path.Join(o.Dir, "state"), Cache: o.Cache, MemTableBytes: o.MemTableBytes, Logger: o.Logger,
+		FS: o.FS, Dir: path.Join(o.Dir, "state"), Cache: o.Cache, RowCacheBytes: o.RowCacheBytes, MemTableBytes: o.MemTableBytes, Logger: o.Logger,
 		OnDeath: func(cause error) { s.fail(cause) },
 	})
 	if err != nil {

@@ -38,6 +38,7 @@ type Options struct {
 	BucketTailBytes int64         // the same for one bucket; default 3 MiB
 	QueueBytes      int64         // writes waiting; default 16 MiB
 	MemTableBytes   uint64        // of the state store; default 8 MiB
+	RowCacheBytes   int64         // of the state store
 	Codec           segment.Codec
 	MaxSnapshots    int // snapshots held for readers; default 256
 	// Components.
