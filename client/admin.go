@@ -3,6 +3,7 @@ package client
 import (
 	"context"
 	"iter"
+	"strconv"
 
 	"github.com/millrace/millrace/openapi"
 )
@@ -83,6 +84,19 @@ func (t *Table) Describe(ctx context.Context) (openapi.Table, error) {
 func (t *Table) Drop(ctx context.Context, purge, ifExists bool) error {
 	resp, err := t.c.api.DropTable(ctx, t.database, t.base, &openapi.DropTableParams{Purge: flag(purge), IfExists: flag(ifExists)})
 	return decode(resp, err, nil)
+}
+
+// Alter changes the table, all steps or none, and describes it as it then is. With
+// version not 0 the change is refused with version_mismatch when the table has
+// another one.
+func (t *Table) Alter(ctx context.Context, steps []openapi.AlterOp, version int64) (openapi.Table, error) {
+	var out openapi.Table
+	var p openapi.AlterTableParams
+	if version != 0 {
+		p.IfMatch = new(strconv.Quote(strconv.FormatInt(version, 10)))
+	}
+	resp, err := t.c.api.AlterTable(ctx, t.database, t.base, &p, openapi.AlterTable{Ops: steps})
+	return out, decode(resp, err, &out)
 }
 
 // Schemas lists the versions of the table's columns, oldest first.

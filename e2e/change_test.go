@@ -103,3 +103,19 @@ func lines(cs []change) []string {
 	}
 	return out
 }
+
+// firstRow is some columns of the first change.
+func firstRow(t testing.TB, cs []change, columns ...string) string {
+	t.Helper()
+	require.NotEmpty(t, cs)
+	row := map[string]json.RawMessage{}
+	require.NoError(t, json.Unmarshal([]byte(cs[0].Row), &row))
+	out := "{"
+	for i, c := range columns {
+		if i > 0 {
+			out += ","
+		}
+		out += `"` + c + `":` + string(row[c])
+	}
+	return out + "}"
+}

@@ -26,7 +26,9 @@ type commands struct {
 	Config configCmd `cmd:"" help:"Show settings."`
 
 	DB    dbCmd    `cmd:"" name:"db" help:"Create, list, describe and drop databases."`
-	Table tableCmd `cmd:"" help:"Create, list, describe and drop tables."`
+	Table tableCmd `cmd:"" help:"Create, list, describe, change and drop tables."`
+
+	Partition partitionCmd `cmd:"" help:"Create, list and drop partitions of a table."`
 
 	Put    putCmd    `cmd:"" help:"Load a CSV, NDJSON, JSON, Arrow or Parquet file into a table."`
 	Get    getCmd    `cmd:"" help:"Get one row by its key."`
@@ -37,13 +39,12 @@ type commands struct {
 	Offsets offsetsCmd `cmd:"" help:"Show the offsets, size and owner of each bucket of a table."`
 	Status  statusCmd  `cmd:"" help:"Show the server, its workers and shards."`
 
-	Partition laterCmd `cmd:"" help:"Partitions (not in this release)."`
-	SQL       laterCmd `cmd:"" name:"sql" help:"SQL (not in this release)."`
-	Lake      laterCmd `cmd:"" help:"The lake (not in this release)."`
-	Token     laterCmd `cmd:"" help:"Development tokens (not in this release)."`
-	Grant     laterCmd `cmd:"" help:"Grants (not in this release)."`
-	Quota     laterCmd `cmd:"" help:"Quotas (not in this release)."`
-	Bench     laterCmd `cmd:"" help:"Benchmarks against a running server (not in this release)."`
+	SQL   laterCmd `cmd:"" name:"sql" help:"SQL (not in this release)."`
+	Lake  laterCmd `cmd:"" help:"The lake (not in this release)."`
+	Token laterCmd `cmd:"" help:"Development tokens (not in this release)."`
+	Grant laterCmd `cmd:"" help:"Grants (not in this release)."`
+	Quota laterCmd `cmd:"" help:"Quotas (not in this release)."`
+	Bench laterCmd `cmd:"" help:"Benchmarks against a running server (not in this release)."`
 }
 
 const description = `Millrace: streaming storage for analytics.

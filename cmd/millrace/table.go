@@ -23,7 +23,7 @@ type tableCmd struct {
 	List     tableListCmd     `cmd:"" help:"List the tables of a database."`
 	Describe tableDescribeCmd `cmd:"" help:"Describe a table."`
 	Drop     tableDropCmd     `cmd:"" help:"Drop a table."`
-	Alter    laterCmd         `cmd:"" help:"Change a table (not in this release)."`
+	Alter    tableAlterCmd    `cmd:"" help:"Change a table."`
 }
 
 type tableCreateCmd struct {

@@ -41,12 +41,21 @@ type ServerInterface interface {
 	// GetTable Describe a table
 	// (GET /v1/databases/{database}/tables/{table})
 	GetTable(w http.ResponseWriter, r *http.Request, database DatabasePath, table TablePath)
+	// AlterTable Change a table
+	// (PATCH /v1/databases/{database}/tables/{table})
+	AlterTable(w http.ResponseWriter, r *http.Request, database DatabasePath, table TablePath, params AlterTableParams)
 	// ListBuckets Owner, offsets and size of each bucket
 	// (GET /v1/databases/{database}/tables/{table}/buckets)
 	ListBuckets(w http.ResponseWriter, r *http.Request, database DatabasePath, table TablePath, params ListBucketsParams)
 	// GetOffsets The offsets that a position stands for
 	// (GET /v1/databases/{database}/tables/{table}/offsets)
 	GetOffsets(w http.ResponseWriter, r *http.Request, database DatabasePath, table TablePath, params GetOffsetsParams)
+	// ListPartitions List the partitions of a table
+	// (GET /v1/databases/{database}/tables/{table}/partitions)
+	ListPartitions(w http.ResponseWriter, r *http.Request, database DatabasePath, table TablePath, params ListPartitionsParams)
+	// CreatePartition Create a partition
+	// (POST /v1/databases/{database}/tables/{table}/partitions)
+	CreatePartition(w http.ResponseWriter, r *http.Request, database DatabasePath, table TablePath, params CreatePartitionParams)
 	// ListSchemas List the versions of a table's columns
 	// (GET /v1/databases/{database}/tables/{table}/schemas)
 	ListSchemas(w http.ResponseWriter, r *http.Request, database DatabasePath, table TablePath, params ListSchemasParams)
@@ -116,6 +125,12 @@ func (_ Unimplemented) GetTable(w http.ResponseWriter, r *http.Request, database
 	w.WriteHeader(http.StatusNotImplemented)
 }
 
+// AlterTable Change a table
+// (PATCH /v1/databases/{database}/tables/{table})
+func (_ Unimplemented) AlterTable(w http.ResponseWriter, r *http.Request, database DatabasePath, table TablePath, params AlterTableParams) {
+	w.WriteHeader(http.StatusNotImplemented)
+}
+
 // ListBuckets Owner, offsets and size of each bucket
 // (GET /v1/databases/{database}/tables/{table}/buckets)
 func (_ Unimplemented) ListBuckets(w http.ResponseWriter, r *http.Request, database DatabasePath, table TablePath, params ListBucketsParams) {
@@ -125,6 +140,18 @@ func (_ Unimplemented) ListBuckets(w http.ResponseWriter, r *http.Request, datab
 // GetOffsets The offsets that a position stands for
 // (GET /v1/databases/{database}/tables/{table}/offsets)
 func (_ Unimplemented) GetOffsets(w http.ResponseWriter, r *http.Request, database DatabasePath, table TablePath, params GetOffsetsParams) {
+	w.WriteHeader(http.StatusNotImplemented)
+}
+
+// ListPartitions List the partitions of a table
+// (GET /v1/databases/{database}/tables/{table}/partitions)
+func (_ Unimplemented) ListPartitions(w http.ResponseWriter, r *http.Request, database DatabasePath, table TablePath, params ListPartitionsParams) {
+	w.WriteHeader(http.StatusNotImplemented)
+}
+
+// CreatePartition Create a partition
+// (POST /v1/databases/{database}/tables/{table}/partitions)
+func (_ Unimplemented) CreatePartition(w http.ResponseWriter, r *http.Request, database DatabasePath, table TablePath, params CreatePartitionParams) {
 	w.WriteHeader(http.StatusNotImplemented)
 }
 
@@ -525,6 +552,65 @@ func (siw *ServerInterfaceWrapper) GetTable(w http.ResponseWriter, r *http.Reque
 	handler.ServeHTTP(w, r)
 }
 
+// AlterTable operation middleware
+func (siw *ServerInterfaceWrapper) AlterTable(w http.ResponseWriter, r *http.Request) {
+
+	var err error
+	_ = err
+
+	// ------------- Path parameter "database" -------------
+	var database DatabasePath
+
+	err = runtime.BindStyledParameterWithOptions("simple", "database", chi.URLParam(r, "database"), &database, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: r.URL.RawPath == ""})
+	if err != nil {
+		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "database", Err: err})
+		return
+	}
+
+	// ------------- Path parameter "table" -------------
+	var table TablePath
+
+	err = runtime.BindStyledParameterWithOptions("simple", "table", chi.URLParam(r, "table"), &table, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: r.URL.RawPath == ""})
+	if err != nil {
+		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "table", Err: err})
+		return
+	}
+
+	// Parameter object where we will unmarshal all parameters from the context
+	var params AlterTableParams
+
+	headers := r.Header
+
+	// ------------- Optional header parameter "If-Match" -------------
+	if valueList, found := headers[http.CanonicalHeaderKey("If-Match")]; found {
+		var IfMatch IfMatch
+		n := len(valueList)
+		if n != 1 {
+			siw.ErrorHandlerFunc(w, r, &TooManyValuesForParamError{ParamName: "If-Match", Count: n})
+			return
+		}
+
+		err = runtime.BindStyledParameterWithOptions("simple", "If-Match", valueList[0], &IfMatch, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""})
+		if err != nil {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "If-Match", Err: err})
+			return
+		}
+
+		params.IfMatch = &IfMatch
+
+	}
+
+	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		siw.Handler.AlterTable(w, r, database, table, params)
+	}))
+
+	for i := len(siw.HandlerMiddlewares) - 1; i >= 0; i-- {
+		handler = siw.HandlerMiddlewares[i](handler)
+	}
+
+	handler.ServeHTTP(w, r)
+}
+
 // ListBuckets operation middleware
 func (siw *ServerInterfaceWrapper) ListBuckets(w http.ResponseWriter, r *http.Request) {
 
@@ -657,6 +743,121 @@ func (siw *ServerInterfaceWrapper) GetOffsets(w http.ResponseWriter, r *http.Req
 
 	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		siw.Handler.GetOffsets(w, r, database, table, params)
+	}))
+
+	for i := len(siw.HandlerMiddlewares) - 1; i >= 0; i-- {
+		handler = siw.HandlerMiddlewares[i](handler)
+	}
+
+	handler.ServeHTTP(w, r)
+}
+
+// ListPartitions operation middleware
+func (siw *ServerInterfaceWrapper) ListPartitions(w http.ResponseWriter, r *http.Request) {
+
+	var err error
+	_ = err
+
+	// ------------- Path parameter "database" -------------
+	var database DatabasePath
+
+	err = runtime.BindStyledParameterWithOptions("simple", "database", chi.URLParam(r, "database"), &database, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: r.URL.RawPath == ""})
+	if err != nil {
+		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "database", Err: err})
+		return
+	}
+
+	// ------------- Path parameter "table" -------------
+	var table TablePath
+
+	err = runtime.BindStyledParameterWithOptions("simple", "table", chi.URLParam(r, "table"), &table, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: r.URL.RawPath == ""})
+	if err != nil {
+		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "table", Err: err})
+		return
+	}
+
+	// Parameter object where we will unmarshal all parameters from the context
+	var params ListPartitionsParams
+
+	// ------------- Optional query parameter "limit" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "limit", r.URL.Query(), &params.Limit, runtime.BindQueryParameterOptions{Type: "integer", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "limit"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "limit", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "page_token" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "page_token", r.URL.Query(), &params.PageToken, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "page_token"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "page_token", Err: err})
+		}
+		return
+	}
+
+	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		siw.Handler.ListPartitions(w, r, database, table, params)
+	}))
+
+	for i := len(siw.HandlerMiddlewares) - 1; i >= 0; i-- {
+		handler = siw.HandlerMiddlewares[i](handler)
+	}
+
+	handler.ServeHTTP(w, r)
+}
+
+// CreatePartition operation middleware
+func (siw *ServerInterfaceWrapper) CreatePartition(w http.ResponseWriter, r *http.Request) {
+
+	var err error
+	_ = err
+
+	// ------------- Path parameter "database" -------------
+	var database DatabasePath
+
+	err = runtime.BindStyledParameterWithOptions("simple", "database", chi.URLParam(r, "database"), &database, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: r.URL.RawPath == ""})
+	if err != nil {
+		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "database", Err: err})
+		return
+	}
+
+	// ------------- Path parameter "table" -------------
+	var table TablePath
+
+	err = runtime.BindStyledParameterWithOptions("simple", "table", chi.URLParam(r, "table"), &table, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: r.URL.RawPath == ""})
+	if err != nil {
+		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "table", Err: err})
+		return
+	}
+
+	// Parameter object where we will unmarshal all parameters from the context
+	var params CreatePartitionParams
+
+	// ------------- Optional query parameter "if_not_exists" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "if_not_exists", r.URL.Query(), &params.IfNotExists, runtime.BindQueryParameterOptions{Type: "boolean", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "if_not_exists"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "if_not_exists", Err: err})
+		}
+		return
+	}
+
+	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		siw.Handler.CreatePartition(w, r, database, table, params)
 	}))
 
 	for i := len(siw.HandlerMiddlewares) - 1; i >= 0; i-- {
@@ -929,10 +1130,19 @@ func HandlerWithOptions(si ServerInterface, options ChiServerOptions) http.Handl
 		r.Get(options.BaseURL+"/v1/databases/{database}/tables/{table}", wrapper.GetTable)
 	})
 	r.Group(func(r chi.Router) {
+		r.Patch(options.BaseURL+"/v1/databases/{database}/tables/{table}", wrapper.AlterTable)
+	})
+	r.Group(func(r chi.Router) {
 		r.Get(options.BaseURL+"/v1/databases/{database}/tables/{table}/buckets", wrapper.ListBuckets)
 	})
 	r.Group(func(r chi.Router) {
 		r.Get(options.BaseURL+"/v1/databases/{database}/tables/{table}/offsets", wrapper.GetOffsets)
+	})
+	r.Group(func(r chi.Router) {
+		r.Get(options.BaseURL+"/v1/databases/{database}/tables/{table}/partitions", wrapper.ListPartitions)
+	})
+	r.Group(func(r chi.Router) {
+		r.Post(options.BaseURL+"/v1/databases/{database}/tables/{table}/partitions", wrapper.CreatePartition)
 	})
 	r.Group(func(r chi.Router) {
 		r.Get(options.BaseURL+"/v1/databases/{database}/tables/{table}/schemas", wrapper.ListSchemas)

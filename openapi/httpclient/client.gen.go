@@ -7406,8 +7406,6 @@ type AlterTableResponse struct {
 	ApplicationProblemJSON412 *Problem
 	// ApplicationProblemJSON422 the response for an HTTP 422 `application/problem+json` response
 	ApplicationProblemJSON422 *Problem
-	// ApplicationProblemJSON501 the response for an HTTP 501 `application/problem+json` response
-	ApplicationProblemJSON501 *NotImplemented
 	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
 	ApplicationProblemJSONDefault *Problem
 	// Headers200 the parsed response headers for an HTTP 200 response
@@ -7437,11 +7435,6 @@ func (r AlterTableResponse) GetApplicationProblemJSON412() *Problem {
 // GetApplicationProblemJSON422 returns the response for an HTTP 422 `application/problem+json` response
 func (r AlterTableResponse) GetApplicationProblemJSON422() *Problem {
 	return r.ApplicationProblemJSON422
-}
-
-// GetApplicationProblemJSON501 returns the response for an HTTP 501 `application/problem+json` response
-func (r AlterTableResponse) GetApplicationProblemJSON501() *NotImplemented {
-	return r.ApplicationProblemJSON501
 }
 
 // GetApplicationProblemJSONDefault returns the response for an HTTP default `application/problem+json` response
@@ -8121,8 +8114,6 @@ type ListPartitionsResponse struct {
 	JSON200 *PartitionList
 	// ApplicationProblemJSON404 the response for an HTTP 404 `application/problem+json` response
 	ApplicationProblemJSON404 *NoTable
-	// ApplicationProblemJSON501 the response for an HTTP 501 `application/problem+json` response
-	ApplicationProblemJSON501 *NotImplemented
 	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
 	ApplicationProblemJSONDefault *Problem
 }
@@ -8135,11 +8126,6 @@ func (r ListPartitionsResponse) GetJSON200() *PartitionList {
 // GetApplicationProblemJSON404 returns the response for an HTTP 404 `application/problem+json` response
 func (r ListPartitionsResponse) GetApplicationProblemJSON404() *NoTable {
 	return r.ApplicationProblemJSON404
-}
-
-// GetApplicationProblemJSON501 returns the response for an HTTP 501 `application/problem+json` response
-func (r ListPartitionsResponse) GetApplicationProblemJSON501() *NotImplemented {
-	return r.ApplicationProblemJSON501
 }
 
 // GetApplicationProblemJSONDefault returns the response for an HTTP default `application/problem+json` response
@@ -8189,8 +8175,6 @@ type CreatePartitionResponse struct {
 	ApplicationProblemJSON409 *Problem
 	// ApplicationProblemJSON422 the response for an HTTP 422 `application/problem+json` response
 	ApplicationProblemJSON422 *Problem
-	// ApplicationProblemJSON501 the response for an HTTP 501 `application/problem+json` response
-	ApplicationProblemJSON501 *NotImplemented
 	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
 	ApplicationProblemJSONDefault *Problem
 }
@@ -8218,11 +8202,6 @@ func (r CreatePartitionResponse) GetApplicationProblemJSON409() *Problem {
 // GetApplicationProblemJSON422 returns the response for an HTTP 422 `application/problem+json` response
 func (r CreatePartitionResponse) GetApplicationProblemJSON422() *Problem {
 	return r.ApplicationProblemJSON422
-}
-
-// GetApplicationProblemJSON501 returns the response for an HTTP 501 `application/problem+json` response
-func (r CreatePartitionResponse) GetApplicationProblemJSON501() *NotImplemented {
-	return r.ApplicationProblemJSON501
 }
 
 // GetApplicationProblemJSONDefault returns the response for an HTTP default `application/problem+json` response
@@ -11847,13 +11826,6 @@ func ParseAlterTableResponse(rsp *http.Response) (*AlterTableResponse, error) {
 		}
 		response.ApplicationProblemJSON422 = &dest
 
-	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 501:
-		var dest NotImplemented
-		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
-			return nil, err
-		}
-		response.ApplicationProblemJSON501 = &dest
-
 	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
 		var dest Problem
 		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
@@ -12441,13 +12413,6 @@ func ParseListPartitionsResponse(rsp *http.Response) (*ListPartitionsResponse, e
 		}
 		response.ApplicationProblemJSON404 = &dest
 
-	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 501:
-		var dest NotImplemented
-		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
-			return nil, err
-		}
-		response.ApplicationProblemJSON501 = &dest
-
 	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
 		var dest Problem
 		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
@@ -12508,13 +12473,6 @@ func ParseCreatePartitionResponse(rsp *http.Response) (*CreatePartitionResponse,
 			return nil, err
 		}
 		response.ApplicationProblemJSON422 = &dest
-
-	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 501:
-		var dest NotImplemented
-		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
-			return nil, err
-		}
-		response.ApplicationProblemJSON501 = &dest
 
 	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
 		var dest Problem
