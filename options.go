@@ -74,8 +74,42 @@ const (
 // Aggregate is how one column is aggregated.
 type Aggregate struct {
 	Function AggregateFunction `json:"function"`
-	// Delimiter stands between the values of listagg; "," unless set.
+	// Delimiter stands between the values of listagg; DefaultDelimiter unless set.
 	Delimiter string `json:"delimiter,omitempty"`
+}
+
+// DefaultDelimiter stands between the values of a listagg without a delimiter.
+const DefaultDelimiter = ","
+
+// Takes says whether the function is one of ours and aggregates values of a type.
+func (f AggregateFunction) Takes(t DataType) bool {
+	switch f {
+	case AggLastValue, AggLastValueIgnoreNulls, AggFirstValue, AggFirstValueIgnoreNulls:
+		return true
+	case AggBoolAnd, AggBoolOr:
+		return t.Kind == Boolean
+	case AggListagg:
+		return t.Kind == Char || t.Kind == String
+	case AggSum, AggProduct:
+		return t.numeric()
+	case AggMin, AggMax:
+		switch t.Kind {
+		case Char, String, Date, Time, Timestamp, TimestampLTZ:
+			return true
+		default:
+			return t.numeric()
+		}
+	}
+	return false
+}
+
+func (t DataType) numeric() bool {
+	switch t.Kind {
+	case TinyInt, SmallInt, Int, BigInt, Float, Double, Decimal:
+		return true
+	default:
+		return false
+	}
 }
 
 // DeleteBehavior says what becomes of deletes.

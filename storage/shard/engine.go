@@ -18,7 +18,8 @@ type engine struct {
 	// wholeRows refuses partial updates.
 	wholeRows bool
 	deletes   millrace.DeleteBehavior
-	unchanged bool // a row that comes out as it was is a change, too
+	unchanged bool  // a row that comes out as it was is a change, too
+	broken    error // why the table takes nothing
 }
 
 // updateFunc merges patch, a whole row when set is nil, else one of the columns in
@@ -34,16 +35,43 @@ func newEngine(t *millrace.Table, codec *row.Codec) *engine {
 	for _, i := range t.KeyIndexes(t.PrimaryKey) {
 		e.inKey[i] = true
 	}
-	e.update = e.lastRow
+	e.choose()
 	return e
 }
 
-// lastRow keeps the last row.
-func (e *engine) lastRow(old, patch []byte, set []bool) ([]byte, bool, error) {
-	if set == nil {
-		return patch, true, nil
+// choose sets what the table's merge engine says.
+func (e *engine) choose() {
+	e.update = e.lastRow
+	o := &e.table.Options
+	switch o.MergeEngine {
+	case millrace.LastRow:
+	case millrace.FirstRow:
+		e.update = firstRow
+		e.onlyWhole()
+	case millrace.Versioned:
+		version := e.table.Schema.IndexID(o.VersionColumn)
+		if version < 0 {
+			e.broken = errs.New(errs.Internal, "table %s has no version column", e.table.Path)
+			return
+		}
+		e.update = e.versioned(version)
+		e.onlyWhole()
+	case millrace.Aggregation:
+		agg, err := row.NewAggregator(e.codec, e.inKey, o.Aggregates)
+		e.broken = err
+		e.update = aggregation(agg)
+	default:
+		e.broken = errs.New(errs.Internal, "table %s has the merge engine %q, which this release does not know", e.table.Path, o.MergeEngine)
 	}
-	return e.codec.AppendMerged(nil, old, patch, set), true, nil
+}
+
+// onlyWhole makes an engine one that decides between whole rows: it takes neither
+// partial updates nor deletes.
+func (e *engine) onlyWhole() {
+	e.wholeRows = true
+	if e.deletes != millrace.DisableDeletes {
+		e.deletes = millrace.IgnoreDeletes
+	}
 }
 
 // keyedWrite is an op on its way through the engine.
@@ -58,6 +86,9 @@ type keyedWrite struct {
 // begin takes an op up, unless the table does not take such ops.
 func (e *engine) begin(op *Op) (keyedWrite, error) {
 	w := keyedWrite{engine: e, op: op, set: op.Set}
+	if e.broken != nil {
+		return w, e.broken
+	}
 	if op.Kinds != nil && e.deletes == millrace.DisableDeletes && op.has(Delete) {
 		return w, errs.New(errs.DeleteDisabled, "table %s takes no deletes: its property table.delete.behavior is DISABLE", e.table.Path)
 	}

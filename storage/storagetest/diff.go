@@ -1,9 +1,6 @@
 package storagetest
 
-import (
-	"fmt"
-	"slices"
-)
+import "fmt"
 
 // DiffLogs says where two logs differ first; "" when they do not.
 func DiffLogs(want, got []Change) string {
@@ -25,7 +22,7 @@ func DiffStates(want, got map[string]Row) string {
 	for k, w := range want {
 		if g, ok := got[k]; !ok {
 			return fmt.Sprintf("row %s is missing", w)
-		} else if !slices.Equal(w, g) {
+		} else if !w.Equal(g) {
 			return fmt.Sprintf("row %s should be %s", g, w)
 		}
 	}

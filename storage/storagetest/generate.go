@@ -44,7 +44,10 @@ func (g *Generator) Write(t *Table, bucket uint16) *Write {
 		return w
 	}
 	if g.Rng.IntN(3) == 0 {
-		w.Set = []bool{true, true, g.Rng.IntN(2) == 0, g.Rng.IntN(2) == 0, g.Rng.IntN(2) == 0}
+		w.Set = make([]bool, len(t.Schema.Columns))
+		for i := range w.Set {
+			w.Set[i] = t.inKey(i) || g.Rng.IntN(2) == 0
+		}
 	}
 	switch g.Rng.IntN(4) {
 	case 0: // all
@@ -69,7 +72,11 @@ func (g *Generator) Row(t *Table) Row {
 		return Row{g.next, g.text(), g.double(), g.int(), g.bool()}
 	}
 	k := g.Rng.IntN(g.Keys)
-	return Row{int64(k/3 - 5), fmt.Sprintf("k%c", 'a'+k%3), g.int(), g.text(), g.double()}
+	r := Row{int64(k/3 - 5), fmt.Sprintf("k%c", 'a'+k%3)}
+	for _, c := range t.Schema.Columns[2:] {
+		r = append(r, g.value(t, c))
+	}
+	return r
 }
 
 func (g *Generator) null() bool { return g.Rng.IntN(4) == 0 }

@@ -10,8 +10,12 @@ import (
 	"github.com/millrace/millrace/errs"
 )
 
-// Row is the values of a row, by column: nil, bool, int32, int64, float64 or string.
+// Row is the values of a row, by column: nil, a bool, a number of Go or of Arrow for
+// its type, or a string.
 type Row []any
+
+// Equal says whether two rows hold the same values, bit for bit, a NaN being a NaN.
+func (r Row) Equal(o Row) bool { return slices.EqualFunc(r, o, same) }
 
 // String is the row as text.
 func (r Row) String() string {
@@ -39,7 +43,7 @@ type Change struct {
 func (c Change) String() string { return c.Type.String() + " " + c.Row.String() }
 
 // Equal says whether two changes are the same.
-func (c Change) Equal(o Change) bool { return c.Type == o.Type && slices.Equal(c.Row, o.Row) }
+func (c Change) Equal(o Change) bool { return c.Type == o.Type && c.Row.Equal(o.Row) }
 
 // Sequence numbers a write of a writer. Keys, whose names begin with k, have hashes.
 type Sequence struct {
@@ -74,6 +78,13 @@ type Bucket struct {
 	Log     []Change
 	State   map[string]Row // of a keyed table, by Key
 	writers map[string]*writer
+	undo    []entry // what the write at hand changed in State
+}
+
+// entry is what stood in State; a nil row was not there.
+type entry struct {
+	key string
+	row Row
 }
 
 type writer struct {
@@ -110,15 +121,10 @@ func (b *Bucket) Write(t *Table, w *Write) Outcome {
 		}
 	}
 	out := Outcome{Start: int64(len(b.Log))}
-	for i, r := range w.Rows {
-		if !t.Keyed {
-			b.Log = append(b.Log, Change{millrace.Insert, r})
-			continue
-		}
-		if w.Absent != nil && w.Absent[i] && b.State[t.Key(r)] != nil {
-			continue
-		}
-		b.writeKeyed(t, r, w.Deletes != nil && w.Deletes[i], w.Set)
+	if out.Code = b.apply(t, w); out.Code != "" {
+		b.Log = b.Log[:out.Start]
+		b.revert()
+		return Outcome{Code: out.Code}
 	}
 	out.End = int64(len(b.Log))
 	if s := w.Writer; s != nil {
@@ -183,77 +189,6 @@ func (b *Bucket) LastSeq(writer string) uint64 {
 		return w.taken[len(w.taken)-1].seq
 	}
 	return 0
-}
-
-// writeKeyed is the write table.
-func (b *Bucket) writeKeyed(t *Table, r Row, del bool, set []bool) {
-	key := t.Key(r)
-	old, present := b.State[key]
-	switch {
-	case del && !present:
-	case del && set == nil:
-		b.remove(key, old)
-	case del:
-		b.partialDelete(t, key, old, set)
-	case set == nil && !present:
-		b.insert(key, r)
-	case set == nil:
-		b.update(key, old, r)
-	case !present:
-		next := make(Row, len(r))
-		for i := range next {
-			if set[i] {
-				next[i] = r[i]
-			}
-		}
-		b.insert(key, next)
-	default:
-		next := slices.Clone(old)
-		named := false
-		for i := range next {
-			if set[i] && !t.inKey(i) {
-				next[i], named = r[i], true
-			}
-		}
-		if named {
-			b.update(key, old, next)
-		}
-	}
-}
-
-func (b *Bucket) partialDelete(t *Table, key string, old Row, set []bool) {
-	next := slices.Clone(old)
-	named, left := false, false
-	for i := range next {
-		if t.inKey(i) {
-			continue
-		}
-		if set[i] {
-			next[i], named = nil, true
-		}
-		left = left || next[i] != nil
-	}
-	switch {
-	case !left:
-		b.remove(key, old)
-	case named:
-		b.update(key, old, next)
-	}
-}
-
-func (b *Bucket) insert(key string, r Row) {
-	b.Log = append(b.Log, Change{millrace.Insert, r})
-	b.State[key] = r
-}
-
-func (b *Bucket) update(key string, old, r Row) {
-	b.Log = append(b.Log, Change{millrace.UpdateBefore, old}, Change{millrace.UpdateAfter, r})
-	b.State[key] = r
-}
-
-func (b *Bucket) remove(key string, old Row) {
-	b.Log = append(b.Log, Change{millrace.Delete, old})
-	delete(b.State, key)
 }
 
 // Fold is the state that the first n records of a changelog make.

@@ -91,57 +91,6 @@ func (t *Table) Record(rows []Row, cols []int) arrow.RecordBatch {
 	return b.NewRecordBatch()
 }
 
-func appendValue(b array.Builder, v any) {
-	switch v := v.(type) {
-	case nil:
-		b.AppendNull()
-	case bool:
-		b.(*array.BooleanBuilder).Append(v)
-	case int32:
-		b.(*array.Int32Builder).Append(v)
-	case int64:
-		b.(*array.Int64Builder).Append(v)
-	case float64:
-		b.(*array.Float64Builder).Append(v)
-	case string:
-		b.(*array.StringBuilder).Append(v)
-	default:
-		panic(fmt.Sprintf("storagetest: a %T has no column", v))
-	}
-}
-
-// Rows are the rows of a record.
-func Rows(rec arrow.RecordBatch) []Row {
-	out := make([]Row, rec.NumRows())
-	for i := range out {
-		out[i] = make(Row, rec.NumCols())
-	}
-	for j, c := range rec.Columns() {
-		for i := range out {
-			if c.IsNull(i) {
-				continue
-			}
-			switch c := c.(type) {
-			case *array.Boolean:
-				out[i][j] = c.Value(i)
-			case *array.Int32:
-				out[i][j] = c.Value(i)
-			case *array.Int64:
-				out[i][j] = c.Value(i)
-			case *array.Float64:
-				out[i][j] = c.Value(i)
-			case *array.Timestamp:
-				out[i][j] = int64(c.Value(i))
-			case *array.String:
-				out[i][j] = strings.Clone(c.Value(i))
-			default:
-				panic(fmt.Sprintf("storagetest: a column of %T is not read", c))
-			}
-		}
-	}
-	return out
-}
-
 // Columns are the positions of all columns.
 func (t *Table) Columns() []int {
 	out := make([]int, len(t.Schema.Columns))

@@ -325,5 +325,6 @@ func (w *World) CheckBucket(m *Modelled, bucket uint16) {
 	require.EqualValues(w.TB, len(want.State), meta.Rows, "row counter of bucket %s", m.BucketID(bucket))
 	if m.Keyed {
 		require.Empty(w.TB, DiffStates(want.State, w.ReadState(sn, m.Table, bucket)), "state of bucket %s", m.BucketID(bucket))
+		require.Empty(w.TB, DiffStates(want.State, Fold(m.Table, log)), "what the log of bucket %s makes", m.BucketID(bucket))
 	}
 }
