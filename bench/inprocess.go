@@ -34,8 +34,11 @@ type wallClock struct{}
 // Now implements the clocks of router and storage.
 func (wallClock) Now() time.Time { return time.Now() }
 
-// oneTable is a catalog of one table.
-type oneTable struct{ t *millrace.Table }
+// oneTable is a catalog of one table, which has no partitions.
+type oneTable struct {
+	router.Catalog
+	t *millrace.Table
+}
 
 // Table implements router.Catalog.
 func (c oneTable) Table(_ context.Context, path millrace.TablePath) (*millrace.Table, error) {
@@ -76,7 +79,7 @@ func openInProcess(ctx context.Context, dir string, t *table, schema *arrow.Sche
 		return nil, err
 	}
 	in.router = router.New(router.Options{
-		Catalog: oneTable{in.table}, Shards: in.worker.Shards(), Signer: unsigned{}, Clock: wallClock{},
+		Catalog: oneTable{t: in.table}, Shards: in.worker.Shards(), Signer: unsigned{}, Clock: wallClock{},
 		Logger: slog.New(slog.DiscardHandler), Registerer: prometheus.NewRegistry(),
 	})
 	return in, nil

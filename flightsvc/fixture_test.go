@@ -49,9 +49,10 @@ func (c *clock) forward(by time.Duration) { c.ahead.Add(int64(by)) }
 
 // catalog holds tables in memory.
 type catalog struct {
-	mu     sync.Mutex
-	tables map[millrace.TablePath]*millrace.Table
-	lastID millrace.TableID
+	router.Catalog // of partitions there is none
+	mu             sync.Mutex
+	tables         map[millrace.TablePath]*millrace.Table
+	lastID         millrace.TableID
 }
 
 func (c *catalog) Table(_ context.Context, p millrace.TablePath) (*millrace.Table, error) {

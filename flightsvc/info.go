@@ -39,10 +39,11 @@ func (s *Service) GetFlightInfo(ctx context.Context, d *flight.FlightDescriptor)
 		return nil, err
 	}
 	s.o.Router.Hold(plan, router.TicketTTL, router.TicketTTL)
+	partitions, buckets := plan.Skipped()
 	info := &flight.FlightInfo{
 		Schema: schemaBytes(plan.Schema), FlightDescriptor: d, TotalRecords: rows, TotalBytes: bytes,
 		AppMetadata: appendJSON(nil, infoMeta{TableID: plan.Table.ID, SchemaID: plan.Table.Schema.ID, Stats: infoStats{
-			Buckets: len(plan.Parts), BucketsSkipped: plan.Table.Buckets - len(plan.Parts), Rows: known(rows), Bytes: known(bytes),
+			Buckets: len(plan.Parts), BucketsSkipped: buckets, PartitionsSkipped: partitions, Rows: known(rows), Bytes: known(bytes),
 		}}),
 	}
 	if err := s.addEndpoints(info, plan); err != nil {
@@ -61,10 +62,11 @@ type infoMeta struct {
 }
 
 type infoStats struct {
-	Buckets        int    `json:"buckets"`
-	BucketsSkipped int    `json:"buckets_skipped"` // that the request or its filter rule out
-	Rows           *int64 `json:"rows"`
-	Bytes          *int64 `json:"bytes"` // stored, of all columns
+	Buckets           int    `json:"buckets"`
+	BucketsSkipped    int    `json:"buckets_skipped"` // that the request or its filter rule out
+	PartitionsSkipped int    `json:"partitions_skipped,omitempty"`
+	Rows              *int64 `json:"rows"`
+	Bytes             *int64 `json:"bytes"` // stored, of all columns
 }
 
 func known(n int64) *int64 {
@@ -134,6 +136,14 @@ func rangeOf(p *router.Part) endpointRange {
 	return r
 }
 
+// nameOf is the name of a part's partition, null where there is none.
+func nameOf(p *router.Part) *string {
+	if p.Partition == "" {
+		return nil
+	}
+	return &p.Partition
+}
+
 // endpointMeta is the app_metadata of an endpoint.
 func endpointMeta(parts []router.Part) []byte {
 	if len(parts) == 1 {
@@ -143,7 +153,7 @@ func endpointMeta(parts []router.Part) []byte {
 			Partition *string `json:"partition"`
 			Bucket    uint16  `json:"bucket"`
 			endpointRange
-		}{BucketKey: p.Key, Bucket: p.Bucket.Bucket, endpointRange: rangeOf(p)})
+		}{BucketKey: p.Key, Partition: nameOf(p), Bucket: p.Bucket.Bucket, endpointRange: rangeOf(p)})
 	}
 	several := struct {
 		BucketKey *string                  `json:"bucket_key"`

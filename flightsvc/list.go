@@ -2,6 +2,7 @@ package flightsvc
 
 import (
 	"context"
+	"math"
 	"slices"
 	"strings"
 
@@ -24,7 +25,7 @@ func (s *Service) ListFlights(c *flight.Criteria, stream flight.FlightService_Li
 	}
 	slices.SortFunc(found, func(a, b *millrace.Table) int { return strings.Compare(a.Path.String(), b.Path.String()) })
 	for _, t := range found {
-		if err := stream.Send(s.listed(t)); err != nil {
+		if err := stream.Send(s.listed(stream.Context(), t)); err != nil {
 			return err
 		}
 	}
@@ -32,14 +33,14 @@ func (s *Service) ListFlights(c *flight.Criteria, stream flight.FlightService_Li
 }
 
 // listed describes a table without planning a read of it.
-func (s *Service) listed(t *millrace.Table) *flight.FlightInfo {
+func (s *Service) listed(ctx context.Context, t *millrace.Table) *flight.FlightInfo {
 	info := &flight.FlightInfo{
 		Schema:           schemaBytes(row.TableArrowSchema(t, t.Schema.Columns)),
 		FlightDescriptor: &flight.FlightDescriptor{Type: flight.DescriptorPATH, Path: []string{t.Path.Database, t.Path.Table}},
 		TotalBytes:       -1,
 		AppMetadata:      appendJSON(nil, map[string]any{"table_id": t.ID, "schema_id": t.Schema.ID}),
 	}
-	if buckets, err := s.o.Router.Buckets(t); err != nil {
+	if buckets, _, err := s.o.Router.Buckets(ctx, t, "", math.MaxInt); err != nil {
 		info.TotalRecords = -1 // a shard is damaged; reading the table says so
 	} else {
 		for _, b := range buckets {

@@ -68,7 +68,7 @@ func (t *tail) beat(all bool) error {
 		}
 		sent = true
 		t.told[st.Key] = router.Standing{Next: st.Next, State: st.State}
-		m := batchMeta{bucket: st.Bucket, base: millrace.NoOffset, next: st.Next, hw: st.HighWatermark, state: st.State}
+		m := batchMeta{partition: st.Partition, bucket: st.Bucket, base: millrace.NoOffset, next: st.Next, hw: st.HighWatermark, state: st.State}
 		if err := t.sendEmpty(m.append(nil)); err != nil {
 			return err
 		}

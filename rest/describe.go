@@ -23,30 +23,20 @@ func (h *Handler) ListBuckets(w http.ResponseWriter, r *http.Request, database o
 		t, err = h.table(r, database, table)
 	}
 	var bs []router.BucketInfo
+	next := ""
 	if err == nil {
-		bs, err = h.o.Router.Buckets(t)
+		bs, next, err = h.o.Router.Buckets(r.Context(), t, token, n)
 	}
 	if err != nil {
 		h.problem(w, r, err)
 		return
 	}
-	out := openapi.BucketList{TableID: int64(t.ID), Buckets: []openapi.Bucket{}}
+	out := openapi.BucketList{TableID: int64(t.ID), Buckets: []openapi.Bucket{}, NextPageToken: next}
 	for _, b := range bs {
-		if token != "" && b.Key != token && len(out.Buckets) == 0 {
-			continue // pages begin at the bucket that the token names
-		}
-		if len(out.Buckets) == n {
-			out.NextPageToken = b.Key
-			break
-		}
 		out.Buckets = append(out.Buckets, openapi.Bucket{
 			BucketKey: b.Key, Bucket: int(b.Bucket), Shard: int(b.Shard), Owner: h.o.Owner,
 			Start: int64(b.Start), End: int64(b.End), Rows: b.Rows, Bytes: b.Bytes,
 		})
-	}
-	if token != "" && len(out.Buckets) == 0 {
-		h.problem(w, r, errs.New(errs.InvalidValue, "page_token %q is not one of ours", clip(token)))
-		return
 	}
 	h.answer(w, http.StatusOK, out)
 }

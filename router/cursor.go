@@ -11,9 +11,10 @@ import (
 )
 
 // A cursor is "c1." and base64url of, in varints: table id · number of places ·
-// each place {partition, bucket, offset} · flag of a state part: 0, or 1 and
-// {index of the place being read, snapshots {shard, id}…, key read last}; then
-// CRC32C, 4 bytes. It is a place in a stream, not a credential.
+// each place {difference of the partition to the one before, zigzag; bucket; offset} ·
+// flag of a state part: 0, or 1 (2) and {index of the place being read, (end of the
+// places with state,) snapshots {shard, id}…, key read last}; then CRC32C, 4 bytes.
+// It is a place in a stream, not a credential.
 const (
 	cursorPrefix   = "c1."
 	maxCursorBytes = 16 << 10
@@ -33,9 +34,11 @@ type place struct {
 }
 
 // cursorState is where a reader of `full` stands in the keyed state: the places
-// before index are done, the one at index was read up to the key after.
+// before index are done, the one at index was read up to the key after, and from end
+// on there is none to read.
 type cursorState struct {
 	index     int
+	end       int
 	snapshots map[millrace.ShardID]string
 	after     []byte
 }
@@ -43,16 +46,22 @@ type cursorState struct {
 func (c *cursor) String() string {
 	b := binary.AppendUvarint(nil, uint64(c.table))
 	b = binary.AppendUvarint(b, uint64(len(c.places)))
+	last := int64(0)
 	for _, p := range c.places {
-		b = binary.AppendUvarint(b, uint64(p.partition))
+		b = binary.AppendVarint(b, int64(p.partition)-last)
+		last = int64(p.partition)
 		b = binary.AppendUvarint(b, uint64(p.bucket))
 		b = binary.AppendUvarint(b, uint64(p.offset))
 	}
 	if c.state == nil {
 		b = append(b, 0)
 	} else {
-		b = append(b, 1)
-		b = binary.AppendUvarint(b, uint64(c.state.index))
+		if c.state.end == len(c.places) {
+			b = binary.AppendUvarint(append(b, 1), uint64(c.state.index))
+		} else {
+			b = binary.AppendUvarint(append(b, 2), uint64(c.state.index))
+			b = binary.AppendUvarint(b, uint64(c.state.end))
+		}
 		b = binary.AppendUvarint(b, uint64(len(c.state.snapshots)))
 		ids := make([]millrace.ShardID, 0, len(c.state.snapshots))
 		for id := range c.state.snapshots {
@@ -91,13 +100,18 @@ func parseCursor(s string) (*cursor, error) {
 	if n > MaxMergedBuckets {
 		return nil, bad
 	}
+	partition := int64(0)
 	for range n {
+		partition += r.nextSigned()
 		c.places = append(c.places, place{
-			partition: millrace.PartitionID(r.next()), bucket: uint16(r.next()), offset: millrace.Offset(r.next()),
+			partition: millrace.PartitionID(partition), bucket: uint16(r.next()), offset: millrace.Offset(r.next()),
 		})
 	}
-	if r.next() == 1 {
-		st := &cursorState{index: int(r.next() & 0xffff), snapshots: map[millrace.ShardID]string{}}
+	if flag := r.next(); flag > 0 {
+		st := &cursorState{index: int(r.next() & 0xffff), end: len(c.places), snapshots: map[millrace.ShardID]string{}}
+		if flag == 2 {
+			st.end = int(r.next() & 0xffff)
+		}
 		for range min(r.next(), 1<<16) {
 			if r.bad {
 				break
@@ -108,7 +122,7 @@ func parseCursor(s string) (*cursor, error) {
 		st.after = r.bytes()
 		c.state = st
 	}
-	if r.bad || len(r.b) != 0 || c.state != nil && c.state.index >= len(c.places) {
+	if r.bad || len(r.b) != 0 || c.state != nil && (c.state.index >= c.state.end || c.state.end > len(c.places)) {
 		return nil, bad
 	}
 	return c, nil
@@ -122,6 +136,16 @@ type varints struct {
 
 func (r *varints) next() uint64 {
 	v, n := binary.Uvarint(r.b)
+	if n <= 0 {
+		r.bad, r.b = true, nil
+		return 0
+	}
+	r.b = r.b[n:]
+	return v
+}
+
+func (r *varints) nextSigned() int64 {
+	v, n := binary.Varint(r.b)
 	if n <= 0 {
 		r.bad, r.b = true, nil
 		return 0

@@ -4,46 +4,86 @@ import (
 	"context"
 	"errors"
 	"io"
+	"slices"
+	"strings"
 	"time"
 
 	millrace "github.com/millrace/millrace"
+	"github.com/millrace/millrace/errs"
 	"github.com/millrace/millrace/storage/shard"
 )
 
 // BucketInfo describes a bucket.
 type BucketInfo struct {
-	Key    string            `json:"key"`
-	Bucket uint16            `json:"bucket"`
-	Shard  millrace.ShardID  `json:"shard"`
-	Start  millrace.Offset   `json:"start"`
-	End    millrace.Offset   `json:"end"`
-	Rows   int64             `json:"rows"`  // of keyed state; of a log table End-Start
-	Bytes  int64             `json:"bytes"` // of the log, stored
-	ID     millrace.BucketID `json:"-"`
+	Key       string            `json:"key"`
+	Partition string            `json:"partition,omitempty"` // its name
+	Bucket    uint16            `json:"bucket"`
+	Shard     millrace.ShardID  `json:"shard"`
+	Start     millrace.Offset   `json:"start"`
+	End       millrace.Offset   `json:"end"`
+	Rows      int64             `json:"rows"`  // of keyed state; of a log table End-Start
+	Bytes     int64             `json:"bytes"` // of the log, stored
+	ID        millrace.BucketID `json:"-"`
 }
 
-// Buckets describes the buckets of a table, in order.
-func (r *Router) Buckets(t *millrace.Table) ([]BucketInfo, error) {
-	out := make([]BucketInfo, t.Buckets)
-	for i := range out {
-		n := uint16(i)
-		b := BucketInfo{Key: millrace.BucketKey("", n), Bucket: n, Shard: t.Shards[i], ID: t.BucketID(n)}
-		_, v, err := r.shard(b.Shard).Log(b.ID)
-		if err != nil {
-			return nil, err
+// Buckets describes at most n buckets of a table, in the order of partitions and
+// numbers, from the one with a key on; "" is the first. next is the key of the one after
+// them, "" when there is none. A key that is none of the table's is
+// errs.PartitionNotFound or errs.InvalidValue.
+func (r *Router) Buckets(ctx context.Context, t *millrace.Table, from string, n int) (out []BucketInfo, next string, err error) {
+	ps := []*millrace.Partition{nil}
+	if t.Partitioned() {
+		if ps, err = r.o.Catalog.Partitions(ctx, t.ID); err != nil {
+			return nil, "", err
 		}
-		if v != nil {
-			b.Start, b.End, b.Bytes = v.Start, v.End, v.Bytes()
-		}
-		b.Rows = int64(b.End - b.Start)
-		if t.Keyed() {
-			if b.Rows, err = r.shard(b.Shard).Rows(b.ID); err != nil {
-				return nil, err
-			}
-		}
-		out[i] = b
 	}
-	return out, nil
+	at, err := bucketAt(t, ps, from)
+	for ; err == nil && at < len(ps)*t.Buckets; at++ {
+		part := newPart(t, ps[at/t.Buckets], uint16(at%t.Buckets))
+		if len(out) == n {
+			return out, part.Key, nil
+		}
+		var b BucketInfo
+		b, err = r.describe(t, &part)
+		out = append(out, b)
+	}
+	return out, "", err
+}
+
+// bucketAt is the place of a bucket among all buckets of a table. One of a partition
+// that has ended since stands for the next that there is.
+func bucketAt(t *millrace.Table, ps []*millrace.Partition, key string) (int, error) {
+	if key == "" {
+		return 0, nil
+	}
+	name, n, err := millrace.ParseBucketKey(key)
+	if err != nil || (name != "") != t.Partitioned() || int(n) >= t.Buckets {
+		return 0, errs.New(errs.InvalidValue, "%q is not the key of a bucket of table %s", clip(key), t.Path)
+	}
+	if name == "" {
+		return int(n), nil
+	}
+	i, found := slices.BinarySearchFunc(ps, name, func(p *millrace.Partition, name string) int { return strings.Compare(p.Name, name) })
+	if !found {
+		return i * t.Buckets, nil
+	}
+	return i*t.Buckets + int(n), nil
+}
+
+func (r *Router) describe(t *millrace.Table, p *Part) (BucketInfo, error) {
+	b := BucketInfo{Key: p.Key, Partition: p.Partition, Bucket: p.Bucket.Bucket, Shard: p.Shard, ID: p.Bucket}
+	_, v, err := r.shard(b.Shard).Log(b.ID)
+	if err != nil {
+		return b, err
+	}
+	if v != nil {
+		b.Start, b.End, b.Bytes = v.Start, v.End, v.Bytes()
+	}
+	b.Rows = int64(b.End - b.Start)
+	if t.Keyed() {
+		b.Rows, err = r.shard(b.Shard).Rows(b.ID)
+	}
+	return b, err
 }
 
 // Offsets resolves a position of a table to the offset of each bucket, by bucket

@@ -19,8 +19,12 @@
 //	R2  Within a bucket records come in offset order; what a Reader has given and
 //	    what its Resume plan gives are together what the plan gives, each row once.
 //	R3  A -U and its +U are in one chunk, unless a filter takes one of them.
-//	R4  A row of a write goes to one bucket, which the row and the table alone
-//	    decide, or (rows without bucket key) the writer's number.
+//	R4  A row of a write goes to one partition and bucket, which the row and the table
+//	    alone decide, or (rows without bucket key) the writer's number.
+//	R5  A partition that is made while a plan follows its table joins the read at its
+//	    earliest record, if the request and its filter leave it; one that ends leaves.
+//	R6  A write makes the partitions it needs when everything else about it is checked,
+//	    and before any of it is written.
 //
 // A Router is safe for concurrent use; a Reader belongs to one goroutine.
 package router

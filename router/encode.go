@@ -27,9 +27,9 @@ const (
 	MaxKeyBytes = 4 << 10
 )
 
-// encodeOp encodes what a bucket gets of a batch.
+// encodeOp encodes what a bucket gets of a batch; which bucket is said later.
 func encodeOp(req *WriteRequest, s bucketRows) (*shard.Op, error) {
-	op := &shard.Op{Bucket: req.Table.BucketID(s.bucket), Table: req.Table}
+	op := &shard.Op{Table: req.Table}
 	if w := req.Writer; w != nil {
 		op.Writer = &shard.Sequence{Scope: w.scope(), Epoch: w.Epoch, Seq: w.Seq, Hash: w.Hash}
 	}

@@ -19,6 +19,8 @@ import (
 const (
 	maxLookupBytes = 64 << 20
 	lookupChunk    = 64
+	// maxLookupFetches is how many buckets a lookup reads at a time.
+	maxLookupFetches = 64
 )
 
 // LookupResult is the rows of a lookup, in the order of its keys.
@@ -129,13 +131,22 @@ type keyReader struct {
 	t       *millrace.Table
 	pk      []int // the columns of a record of keys
 	hashed  []int // those of them that are of the bucket key
+	parted  []int // those that are of the partition
 	buckets *row.Bucketer
 
 	numbers []uint16 // the bucket of each key
 	arena   []byte   // the keys' bytes
 	ends    []int    // of each bucket's keys, in sorted and at
+	runs    []keyRun // the buckets that there are keys of
 	sorted  [][]byte // the keys, by bucket
 	at      []int32  // which key of the batch each of sorted is
+}
+
+// keyRun is the keys of one bucket, in sorted.
+type keyRun struct {
+	id       millrace.BucketID
+	shard    millrace.ShardID
+	from, to int
 }
 
 func (r *Router) newKeyReader(t *millrace.Table) (*keyReader, error) {
@@ -144,7 +155,7 @@ func (r *Router) newKeyReader(t *millrace.Table) (*keyReader, error) {
 	}
 	pk := t.Columns(t.PrimaryKey)
 	return &keyReader{
-		r: r, t: t, pk: indexes(len(pk)), hashed: columnIndexes(pk, t.BucketKey),
+		r: r, t: t, pk: indexes(len(pk)), hashed: columnIndexes(pk, t.BucketKey), parted: columnIndexes(pk, t.PartitionBy),
 		buckets: row.NewBucketer(t.Columns(t.BucketKey), t.Buckets), ends: make([]int, t.Buckets),
 	}, nil
 }
@@ -152,15 +163,17 @@ func (r *Router) newKeyReader(t *millrace.Table) (*keyReader, error) {
 // read gives the current row of each key, nil where there is none.
 func (k *keyReader) read(ctx context.Context, keys arrow.RecordBatch) ([][]byte, error) {
 	n := int(keys.NumRows())
-	touched := k.sort(keys)
+	if err := k.sort(ctx, keys); err != nil {
+		return nil, err
+	}
 	k.r.metrics.lookupKeys.Add(float64(n))
-	k.r.metrics.lookupBuckets.Add(float64(touched))
+	k.r.metrics.lookupBuckets.Add(float64(len(k.runs)))
 	rows := make([][]byte, n)
 	var size atomic.Int64
-	fetch := func(b uint16, from, to int) error {
-		for lo := from; lo < to; lo += lookupChunk {
-			hi := min(lo+lookupChunk, to)
-			got, err := k.r.shard(k.t.Shards[b]).Lookup(ctx, k.t.BucketID(b), k.sorted[lo:hi])
+	fetch := func(run keyRun) error {
+		for lo := run.from; lo < run.to; lo += lookupChunk {
+			hi := min(lo+lookupChunk, run.to)
+			got, err := k.r.shard(run.shard).Lookup(ctx, run.id, k.sorted[lo:hi])
 			if err != nil {
 				return err
 			}
@@ -176,33 +189,30 @@ func (k *keyReader) read(ctx context.Context, keys arrow.RecordBatch) ([][]byte,
 	}
 	// Small lookups are done before a goroutine would be started.
 	eg := errgroup.Group{}
-	from := 0
-	for b, to := range k.ends {
-		lo := from
-		from = to
-		switch {
-		case lo == to:
-		case touched == 1 || n <= 256:
-			if err := fetch(uint16(b), lo, to); err != nil {
+	eg.SetLimit(maxLookupFetches)
+	for _, run := range k.runs {
+		if len(k.runs) == 1 || n <= 256 {
+			if err := fetch(run); err != nil {
 				return nil, err
 			}
-		default:
-			eg.Go(func() error { return fetch(uint16(b), lo, to) })
+			continue
 		}
+		eg.Go(func() error { return fetch(run) })
 	}
 	return rows, eg.Wait()
 }
 
-// sort puts the keys of a batch in the order of their buckets, of which it says how
-// many there are.
-func (k *keyReader) sort(keys arrow.RecordBatch) (touched int) {
+// sort puts the keys of a batch in the order of their buckets. Keys of partitions that
+// do not exist are in none.
+func (k *keyReader) sort(ctx context.Context, keys arrow.RecordBatch) error {
 	n := int(keys.NumRows())
 	k.numbers = k.buckets.Buckets(keys, k.hashed, k.numbers[:0])
+	k.sorted, k.at, k.arena, k.runs = slices.Grow(k.sorted[:0], n)[:n], slices.Grow(k.at[:0], n)[:n], k.arena[:0], k.runs[:0]
+	if k.t.Partitioned() {
+		return k.sortPartitions(ctx, keys)
+	}
 	clear(k.ends)
 	for _, b := range k.numbers {
-		if k.ends[b] == 0 {
-			touched++
-		}
 		k.ends[b]++
 	}
 	sum := 0
@@ -210,12 +220,46 @@ func (k *keyReader) sort(keys arrow.RecordBatch) (touched int) {
 		k.ends[b] = sum
 		sum += count
 	}
-	k.sorted, k.at, k.arena = slices.Grow(k.sorted[:0], n)[:n], slices.Grow(k.at[:0], n)[:n], k.arena[:0]
 	for i, b := range k.numbers {
-		from := len(k.arena)
-		k.arena = row.AppendKey(k.arena, keys, k.pk, i)
-		k.sorted[k.ends[b]], k.at[k.ends[b]] = k.arena[from:], int32(i)
+		k.put(k.ends[b], keys, int32(i))
 		k.ends[b]++
 	}
-	return touched
+	from := 0
+	for b, to := range k.ends {
+		if from < to {
+			k.runs = append(k.runs, keyRun{id: k.t.BucketID(uint16(b)), shard: k.t.Shards[b], from: from, to: to})
+		}
+		from = to
+	}
+	return nil
+}
+
+// put puts key i of a batch at a place of sorted.
+func (k *keyReader) put(place int, keys arrow.RecordBatch, i int32) {
+	from := len(k.arena)
+	k.arena = row.AppendKey(k.arena, keys, k.pk, int(i))
+	k.sorted[place], k.at[place] = k.arena[from:], i
+}
+
+func (k *keyReader) sortPartitions(ctx context.Context, keys arrow.RecordBatch) error {
+	gs := groupRows(keys, k.parted)
+	targets, err := k.r.targets(ctx, k.t, keys, k.parted, gs.first)
+	if err != nil {
+		return err
+	}
+	rows := make([]int32, 0, len(gs.of))
+	for i, g := range gs.of {
+		if p := targets[g].p; p != nil && p.State != millrace.PartitionExpired {
+			rows = append(rows, int32(i))
+		}
+	}
+	rows, runs := arrange(rows, gs.of, len(targets), k.numbers, k.t.Buckets)
+	for at, i := range rows {
+		k.put(at, keys, i)
+	}
+	for _, run := range runs {
+		p := targets[run.group].p
+		k.runs = append(k.runs, keyRun{id: p.BucketID(run.bucket), shard: p.Shards[run.bucket], from: run.from, to: run.to})
+	}
+	return nil
 }

@@ -13,7 +13,7 @@ import (
 // each other: thousands of them are more than a signature takes, unless deflated.
 const (
 	packFrom    = 1 << 10
-	maxUnpacked = 4 << 20
+	maxUnpacked = 16 << 20
 	packMark    = 'z' // comes before deflated text, where JSON has '{'
 )
 

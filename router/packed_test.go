@@ -26,7 +26,7 @@ func TestPack(t *testing.T) {
 	got, err := unpack(nil)
 	require.NoError(t, err)
 	require.Empty(t, got)
-	bomb := pack([]byte(`{"` + strings.Repeat("x", 5<<20) + `"}`))
+	bomb := pack([]byte(`{"` + strings.Repeat("x", maxUnpacked+1) + `"}`))
 	_, err = unpack(bomb)
 	require.Error(t, err)
 }

@@ -1,6 +1,8 @@
 package router
 
 import (
+	"cmp"
+	"context"
 	"fmt"
 	"slices"
 
@@ -12,33 +14,12 @@ import (
 	"github.com/millrace/millrace/errs"
 	"github.com/millrace/millrace/filter"
 	"github.com/millrace/millrace/row"
+	"github.com/millrace/millrace/row/jsonrow"
 	"github.com/millrace/millrace/storage/bucket"
 )
 
 // maxPinnedKeys bounds the combinations of key values that are turned into buckets.
 const maxPinnedKeys = 1024
-
-// chooseBuckets is which buckets the request can have rows in.
-func (r *Router) chooseBuckets(p *Plan, req *ReadRequest) ([]uint16, error) {
-	t := p.Table
-	if len(req.Partitions) > 0 {
-		return nil, errs.New(errs.PartitionNotFound, "table %s is not partitioned, so it has no partition to name", t.Path)
-	}
-	pinned := p.pinnedBuckets()
-	var out []uint16
-	for b := range t.Buckets {
-		n := uint16(b)
-		if (len(req.Buckets) == 0 || slices.Contains(req.Buckets, b)) && (pinned == nil || slices.Contains(pinned, n)) {
-			out = append(out, n)
-		}
-	}
-	for _, b := range req.Buckets {
-		if b < 0 || b >= t.Buckets {
-			return nil, errs.New(errs.InvalidValue, "table %s has buckets 0 to %d, not %d", t.Path, t.Buckets-1, b)
-		}
-	}
-	return out, nil
-}
 
 // pinnedBuckets are the buckets that the filter leaves; nil when it leaves all.
 func (p *Plan) pinnedBuckets() []uint16 {
@@ -137,7 +118,7 @@ func (p *Plan) keyPrefix() []byte {
 }
 
 // place makes the plan's parts: where each bucket is read from and to.
-func (r *Router) place(p *Plan, req *ReadRequest, o PlanOptions, buckets []uint16) error {
+func (r *Router) place(ctx context.Context, p *Plan, req *ReadRequest, o PlanOptions) error {
 	from, until := o.From, o.Until
 	if req.From != nil {
 		from = *req.From
@@ -159,21 +140,31 @@ func (r *Router) place(p *Plan, req *ReadRequest, o PlanOptions, buckets []uint1
 		return errs.New(errs.InvalidValue, "this operation answers with an end: until cannot be \"never\"; follow a table with /changelog, a stream of events or a Flight tail")
 	}
 	p.Follow = until.Kind == Never
-	if from.Kind == AtCursor {
-		return r.placeAtCursor(p, from.Cursor, until, buckets)
+	parts, err := r.newParts(ctx, p)
+	if err != nil {
+		return err
 	}
-	for _, pos := range []Position{from, until} {
+	if (o.Merged || p.Follow) && len(parts) > MaxMergedBuckets {
+		return tooManyBuckets(len(parts))
+	}
+	if len(parts) > maxPlanBuckets {
+		return errs.New(errs.TooManyBuckets, "a read covers at most %d buckets, this one would %d: name some with buckets or partitions, or leave some out with a filter", maxPlanBuckets, len(parts))
+	}
+	if from.Kind == AtCursor {
+		return r.placeAtCursor(p, from.Cursor, until, parts)
+	}
+	for _, pos := range []*Position{&from, &until} {
 		if err := p.checkOffsets(pos); err != nil {
 			return err
 		}
 	}
-	for _, n := range buckets {
-		part := r.newPart(p.Table, n)
+	var prefix []byte
+	if state && p.View == RowsView {
+		prefix = p.keyPrefix()
+	}
+	for _, part := range parts {
 		if state {
-			part.State = true
-			if p.View == RowsView {
-				part.Prefix = p.keyPrefix()
-			}
+			part.State, part.Prefix = true, prefix
 			sn, err := r.snapshot(p, part.Shard)
 			if err != nil {
 				return err
@@ -192,8 +183,34 @@ func (r *Router) place(p *Plan, req *ReadRequest, o PlanOptions, buckets []uint1
 	return p.outOfRange(r)
 }
 
-func (r *Router) newPart(t *millrace.Table, n uint16) Part {
-	return Part{Bucket: t.BucketID(n), Key: millrace.BucketKey("", n), Shard: t.Shards[n]}
+// newParts are the buckets of the plan's scope, not placed yet.
+func (r *Router) newParts(ctx context.Context, p *Plan) ([]Part, error) {
+	ps := []*millrace.Partition{nil}
+	if p.Table.Partitioned() {
+		var err error
+		if ps, err = r.partitions(ctx, p); err != nil {
+			return nil, err
+		}
+	}
+	parts := make([]Part, 0, len(ps)*len(p.scope.buckets))
+	for _, q := range ps {
+		for _, n := range p.scope.buckets {
+			parts = append(parts, newPart(p.Table, q, n))
+		}
+	}
+	return parts, nil
+}
+
+// newPart is bucket n of a partition; of the table when that is nil.
+func newPart(t *millrace.Table, q *millrace.Partition, n uint16) Part {
+	if q == nil {
+		return Part{Bucket: t.BucketID(n), Key: millrace.BucketKey("", n), Shard: t.Shards[n]}
+	}
+	return Part{Bucket: q.BucketID(n), Partition: q.Name, Key: millrace.BucketKey(q.Name, n), Shard: q.Shards[n]}
+}
+
+func tooManyBuckets(n int) error {
+	return errs.New(errs.TooManyBuckets, "one stream covers at most %d buckets, this one would %d: name some with buckets or partitions, or read one bucket a stream", MaxMergedBuckets, n)
 }
 
 // placeInLog sets where the part's log read begins (unless the state says it) and ends.
@@ -247,17 +264,36 @@ func (r *Router) offsetOf(lg *bucket.Log, v *bucket.View, key string, pos Positi
 	}
 }
 
-// checkOffsets refuses offsets of buckets that the table does not have.
-func (p *Plan) checkOffsets(pos Position) error {
-	for key := range pos.Offsets {
-		part, n, err := millrace.ParseBucketKey(key)
+// checkOffsets refuses offsets of buckets that the table does not have, and spells the
+// others as our bucket keys. A partition may have ended since a client was told of it;
+// then it has nothing to read, wherever the client stands.
+func (p *Plan) checkOffsets(pos *Position) error {
+	if pos.Kind != AtOffsets {
+		return nil
+	}
+	offsets := make(map[string]millrace.Offset, len(pos.Offsets))
+	for key, o := range pos.Offsets {
+		name, n, err := millrace.ParseBucketKey(key)
 		if err != nil {
 			return errs.New(errs.InvalidValue, "%v", err)
 		}
-		if part != "" || int(n) >= p.Table.Buckets {
+		if (name != "") != p.Table.Partitioned() || int(n) >= p.Table.Buckets {
 			return errs.New(errs.InvalidValue, "table %s has no bucket %q", p.Table.Path, clip(key))
 		}
+		if name != "" {
+			values, err := jsonrow.PartitionOfName(p.Table, name)
+			if err != nil {
+				return err
+			}
+			name = millrace.PartitionName(p.Table.Names(p.Table.PartitionBy), values)
+		}
+		key = millrace.BucketKey(name, n)
+		if _, twice := offsets[key]; twice {
+			return errs.New(errs.DuplicateField, "the offsets name bucket %q twice", key)
+		}
+		offsets[key] = o
 	}
+	pos.Offsets = offsets
 	return nil
 }
 
@@ -303,8 +339,8 @@ func sayOutside(part *Part, v *bucket.View) string {
 }
 
 // placeAtCursor goes on where a cursor stands. Buckets it does not name are read
-// from their earliest.
-func (r *Router) placeAtCursor(p *Plan, text string, until Position, buckets []uint16) error {
+// from their earliest; those that it names and are no more are left out.
+func (r *Router) placeAtCursor(p *Plan, text string, until Position, parts []Part) error {
 	c, err := parseCursor(text)
 	if err != nil {
 		return err
@@ -315,22 +351,28 @@ func (r *Router) placeAtCursor(p *Plan, text string, until Position, buckets []u
 	if c.state != nil && !p.View.ofLog() {
 		return errs.New(errs.InvalidValue, "the cursor stands in a changelog read, not in a read of rows")
 	}
-	at := map[uint16]int{}
+	at := make(map[millrace.BucketID]int, len(c.places))
 	for i, pl := range c.places {
-		at[pl.bucket] = i
+		at[millrace.BucketID{Table: c.table, Partition: pl.partition, Bucket: pl.bucket}] = i
 	}
-	for _, n := range buckets {
-		part := r.newPart(p.Table, n)
-		from := Position{Kind: Earliest}
-		i, named := at[n]
-		if named {
-			from = Position{Kind: AtOffsets, Offsets: map[string]millrace.Offset{part.Key: c.places[i].offset}}
+	place := func(p Part) int {
+		if i, named := at[p.Bucket]; named {
+			return i
 		}
-		if named && c.state != nil && i >= c.state.index {
-			part.State = true
-			part.Snapshot = c.state.snapshots[part.Shard]
-			if i == c.state.index {
-				part.After = c.state.after
+		return len(c.places)
+	}
+	// State is read in the order of the parts, which is therefore the cursor's.
+	slices.SortStableFunc(parts, func(a, b Part) int { return cmp.Compare(place(a), place(b)) })
+	for _, part := range parts {
+		from := Position{Kind: Earliest}
+		if i := place(part); i < len(c.places) {
+			from = Position{Kind: AtOffsets, Offsets: map[string]millrace.Offset{part.Key: c.places[i].offset}}
+			if c.state != nil && i >= c.state.index && i < c.state.end {
+				part.State = true
+				part.Snapshot = c.state.snapshots[part.Shard]
+				if i == c.state.index {
+					part.After = c.state.after
+				}
 			}
 		}
 		if err := r.placeInLog(p, &part, from, until, false); err != nil {

@@ -45,6 +45,7 @@ type Plan struct {
 	Heartbeat time.Duration
 	PageSize  int
 
+	scope        scope
 	limitAll     int64 // of all pages, when Limit is a page's
 	later        bool  // a page after the first
 	filterText   string
@@ -57,9 +58,10 @@ type Plan struct {
 // Part is what a plan reads of one bucket: keyed state first when State is set,
 // then the log [Start, End); End is NoOffset when the plan follows the log.
 type Part struct {
-	Bucket millrace.BucketID
-	Key    string // the bucket key
-	Shard  millrace.ShardID
+	Bucket    millrace.BucketID
+	Partition string // its name; "" on a table without partitions
+	Key       string // the bucket key
+	Shard     millrace.ShardID
 
 	State    bool
 	Snapshot string // the id under which the shard holds it; empty for the plan's own
@@ -107,17 +109,10 @@ func (r *Router) Plan(ctx context.Context, path string, req *ReadRequest, o Plan
 	if err := p.compileFilter(req.Filter, req.Params); err != nil {
 		return nil, err
 	}
-	buckets, err := r.chooseBuckets(p, req)
-	if err != nil {
+	if err := r.chooseScope(ctx, p, req); err != nil {
 		return nil, err
 	}
-	if err := r.place(p, req, o, buckets); err != nil {
-		return nil, err
-	}
-	if (o.Merged || p.Follow) && len(p.Parts) > MaxMergedBuckets {
-		return nil, errs.New(errs.TooManyBuckets, "one stream covers at most %d buckets, this one would %d: name some with buckets or partitions, or read one bucket a stream", MaxMergedBuckets, len(p.Parts))
-	}
-	return p, nil
+	return p, r.place(ctx, p, req, o)
 }
 
 // Close lets go of the plan's snapshots.

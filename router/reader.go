@@ -22,6 +22,10 @@ type Stats struct {
 	BytesSkipped int64 `json:"bytes_skipped"` // stored bytes of the same range that were not
 	BytesShipped int64 `json:"bytes_shipped"` // counted by the door
 	Buckets      int   `json:"buckets"`
+	// Of a partitioned table: those that were read, and those that the request and its
+	// filter left out, of which no file is looked at.
+	Partitions        int `json:"partitions,omitempty"`
+	PartitionsSkipped int `json:"partitions_skipped,omitempty"`
 }
 
 // Reader reads a plan. It belongs to one goroutine.
@@ -33,7 +37,9 @@ type Reader struct {
 	turn  int // the part to look at first
 	stats Stats
 	wake  chan struct{}
-	subs  []*shard.Subscription
+	// Of a plan that follows a partitioned table: its partitions as they were last seen.
+	listed []*millrace.Partition
+	known  map[millrace.PartitionID]struct{}
 }
 
 // partReader is where a reader stands in one part.
@@ -44,22 +50,25 @@ type partReader struct {
 	held  *shard.Snapshot // got by id, released with the part
 	cut   bool            // rows were read ahead that the limit did not let go out
 	born  bool            // the bucket was seen to exist
+	sub   *shard.Subscription
 }
 
 // Open begins to read a plan. The reader takes the plan over and closes it.
 func (r *Router) Open(p *Plan) *Reader {
 	rd := &Reader{r: r, plan: p, left: p.Limit, wake: make(chan struct{}, 1)}
 	rd.stats.Buckets = len(p.Parts)
+	rd.stats.Partitions, rd.stats.PartitionsSkipped = p.scope.total-p.scope.skipped, p.scope.skipped
 	for _, part := range p.Parts {
 		rd.parts = append(rd.parts, &partReader{Part: part, state: part.State})
 	}
 	if p.Follow {
-		byShard := map[millrace.ShardID][]millrace.BucketID{}
-		for _, part := range p.Parts {
-			byShard[part.Shard] = append(byShard[part.Shard], part.Bucket)
+		rd.known = make(map[millrace.PartitionID]struct{}, len(p.Parts))
+		for _, pr := range rd.parts {
+			rd.follow(pr)
+			rd.known[pr.Bucket.Partition] = struct{}{}
 		}
-		for id, ids := range byShard {
-			rd.subs = append(rd.subs, r.shard(id).Subscribe(rd.wake, ids))
+		if p.Table.Partitioned() {
+			r.followers.add(rd)
 		}
 	}
 	r.metrics.openReaders.Inc()
@@ -70,12 +79,9 @@ func (r *Router) Open(p *Plan) *Reader {
 func (rd *Reader) Close() error {
 	var err error
 	for _, pr := range rd.parts {
-		err = errors.Join(err, pr.closeState())
+		err = errors.Join(err, pr.close())
 	}
-	for _, s := range rd.subs {
-		s.Close()
-	}
-	rd.subs = nil
+	rd.r.followers.remove(rd)
 	rd.plan.Close()
 	rd.r.metrics.read(&rd.stats)
 	return err
@@ -100,7 +106,13 @@ func (rd *Reader) Next(ctx context.Context, wait time.Duration) (*Chunk, error) 
 		if rd.left == 0 {
 			return nil, io.EOF
 		}
+		if err := rd.refresh(ctx); err != nil {
+			return nil, err
+		}
 		c, more, err := rd.look(ctx)
+		if err != nil && rd.recoverable(ctx) {
+			continue
+		}
 		if c != nil || err != nil {
 			return c, err
 		}
@@ -154,12 +166,15 @@ func (rd *Reader) look(ctx context.Context) (c *Chunk, more bool, err error) {
 			}
 		}
 		var moved bool
-		if c, moved, err = rd.readLog(pr); c != nil || err != nil {
+		if c, moved, err = rd.readLog(pr); err != nil {
+			return nil, false, err
+		}
+		if c != nil {
 			// A follower gives every bucket its turn; a bounded read finishes one first.
 			if rd.plan.Follow {
 				rd.turn = (rd.turn + 1) % len(rd.parts)
 			}
-			return rd.give(c), true, err
+			return rd.give(c), true, nil
 		}
 		if moved {
 			return nil, true, nil
@@ -194,8 +209,8 @@ func (rd *Reader) log(pr *partReader) (*bucket.Log, *bucket.View, error) {
 	case v != nil:
 		pr.born = true
 		return lg, v, nil
-	case pr.born || pr.Start > 0:
-		return nil, nil, errs.New(errs.TableNotFound, "table %s was dropped", rd.plan.Table.Path)
+	case pr.born || pr.Start > 0 || pr.End > 0:
+		return nil, nil, rd.lost(pr)
 	}
 	return nil, &bucket.View{}, nil
 }
@@ -214,6 +229,9 @@ func (rd *Reader) HighWatermarks() (map[string]millrace.Offset, error) {
 	out := make(map[string]millrace.Offset, len(rd.parts))
 	for _, pr := range rd.parts {
 		_, v, err := rd.log(pr)
+		if errs.Is(err, errs.PartitionNotFound) && rd.plan.Follow {
+			continue // it is about to leave
+		}
 		if err != nil {
 			return nil, err
 		}

@@ -33,7 +33,7 @@ func (rd *Reader) readLog(pr *partReader) (_ *Chunk, moved bool, err error) {
 		return nil, false, err
 	}
 	c := &Chunk{
-		BucketKey: pr.Key, Bucket: pr.Bucket.Bucket, HighWatermark: v.End,
+		BucketKey: pr.Key, PartitionName: pr.Partition, Bucket: pr.Bucket.Bucket, HighWatermark: v.End,
 		rd: rd, part: pr, batch: b, lo: int(pr.Start - b.Header.Base), hi: b.Header.Rows,
 	}
 	if pr.End != millrace.NoOffset {
@@ -182,6 +182,11 @@ func (c *Chunk) stats(name string) (filter.Stats, bool) {
 		s.Min.Int, s.Max.Int = h.TimeAt(c.lo)/1000, h.TimeAt(c.hi-1)/1000
 	case millrace.ColBucket:
 		s.Min.Int, s.Max.Int = int64(c.Bucket), int64(c.Bucket)
+	case millrace.ColPartition:
+		if c.PartitionName == "" {
+			return filter.Stats{}, false
+		}
+		return oneValue(filter.Bound{Bytes: []byte(c.PartitionName)}), true
 	default:
 		return filter.Stats{}, false
 	}

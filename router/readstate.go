@@ -92,7 +92,7 @@ func (rd *Reader) gather(pr *partReader) (*stateGroup, error) {
 func (rd *Reader) stateChunk(pr *partReader, g *stateGroup) (*Chunk, error) {
 	defer g.rec.Release()
 	n := len(g.ends)
-	c := &Chunk{BucketKey: pr.Key, Bucket: pr.Bucket.Bucket, Base: millrace.NoOffset, Next: pr.Start, HighWatermark: pr.Start, rd: rd, part: pr, Rows: n}
+	c := &Chunk{BucketKey: pr.Key, PartitionName: pr.Partition, Bucket: pr.Bucket.Bucket, Base: millrace.NoOffset, Next: pr.Start, HighWatermark: pr.Start, rd: rd, part: pr, Rows: n}
 	var sel []int32
 	if f := rd.plan.filter; f != nil {
 		rec, err := rd.filterRecord(c, g.rec)

@@ -14,9 +14,13 @@ func (rd *Reader) cursor() *cursor {
 	c := &cursor{table: rd.plan.Table.ID}
 	for i, pr := range rd.parts {
 		c.places = append(c.places, place{partition: pr.Bucket.Partition, bucket: pr.Bucket.Bucket, offset: pr.Start})
-		if pr.state && c.state == nil {
+		if !pr.state {
+			continue
+		}
+		if c.state == nil {
 			c.state = &cursorState{index: i, after: pr.After}
 		}
+		c.state.end = i + 1
 	}
 	if c.state != nil {
 		c.state.snapshots = rd.holdState()
@@ -40,7 +44,11 @@ func (rd *Reader) CursorAfter(c *Chunk, i int) string {
 	// The part was in its state when the chunk was read, though it may have been
 	// read to the end since.
 	if cur.state == nil || cur.state.index != at {
-		cur.state = &cursorState{index: at, snapshots: rd.holdState()}
+		end := at + 1
+		if cur.state != nil {
+			end = cur.state.end
+		}
+		cur.state = &cursorState{index: at, end: end, snapshots: rd.holdState()}
 	}
 	cur.state.after = c.stateKey(i)
 	return cur.String()

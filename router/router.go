@@ -20,6 +20,19 @@ type Catalog interface {
 	Table(ctx context.Context, path millrace.TablePath) (*millrace.Table, error)
 	// TableByID finds a table by number; errs.TableNotFound.
 	TableByID(ctx context.Context, id millrace.TableID) (*millrace.Table, error)
+	// Partitions are all partitions of a table by name: another slice when they changed.
+	Partitions(ctx context.Context, table millrace.TableID) ([]*millrace.Partition, error)
+	// Partition finds a partition by name; errs.PartitionNotFound.
+	Partition(ctx context.Context, table millrace.TableID, name string) (*millrace.Partition, error)
+	// PartitionByID finds a partition by number; errs.PartitionNotFound.
+	PartitionByID(ctx context.Context, table millrace.TableID, id millrace.PartitionID) (*millrace.Partition, error)
+	// EnsurePartition gives the partition with these values, which it makes when there
+	// is none; errs.PartitionExpired when it has ended, or its time has passed.
+	EnsurePartition(ctx context.Context, table millrace.TableID, values []string) (p *millrace.Partition, created bool, err error)
+	// SetPartitionState moves a partition on in its life.
+	SetPartitionState(ctx context.Context, table millrace.TableID, id millrace.PartitionID, state millrace.PartitionState) (*millrace.Partition, error)
+	// RemovePartition forgets a partition.
+	RemovePartition(ctx context.Context, table millrace.TableID, id millrace.PartitionID) (*millrace.Partition, error)
 }
 
 // Signer seals what a client carries for us and brings back unchanged.
@@ -47,10 +60,11 @@ type Options struct {
 
 // Router routes requests to shards.
 type Router struct {
-	o       Options
-	metrics *metrics
-	spread  spreader
-	running runningKeys
+	o         Options
+	metrics   *metrics
+	spread    spreader
+	followers followers
+	running   runningKeys
 }
 
 // New makes a router.

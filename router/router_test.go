@@ -40,8 +40,9 @@ func (plainSigner) Sign(p []byte) (string, error)   { return string(p), nil }
 func (plainSigner) Verify(s string) ([]byte, error) { return []byte(s), nil }
 
 type fakeCatalog struct {
-	mu     sync.Mutex
-	tables map[millrace.TablePath]*millrace.Table
+	router.Catalog // of partitions there is none
+	mu             sync.Mutex
+	tables         map[millrace.TablePath]*millrace.Table
 }
 
 func (c *fakeCatalog) Table(_ context.Context, p millrace.TablePath) (*millrace.Table, error) {

@@ -1,6 +1,9 @@
 package router
 
-import millrace "github.com/millrace/millrace"
+import (
+	millrace "github.com/millrace/millrace"
+	"github.com/millrace/millrace/errs"
+)
 
 // Size is how much a plan reads: the rows, exactly when it has no filter, else -1;
 // and about how many stored bytes, -1 when that is not known.
@@ -52,9 +55,10 @@ func (r *Router) LetGo(p *Plan) {
 
 // Standing is where a reader stands in a bucket.
 type Standing struct {
-	Key    string
-	Bucket uint16
-	Next   millrace.Offset // the next record of the log
+	Key       string
+	Partition string // "" on tables without partitions
+	Bucket    uint16
+	Next      millrace.Offset // the next record of the log
 	// State says that keyed state is to be read before the log.
 	State         bool
 	HighWatermark millrace.Offset
@@ -63,13 +67,16 @@ type Standing struct {
 // Standings is where the reader stands in each bucket, in the plan's order, and
 // the ends of their logs as of now.
 func (rd *Reader) Standings() ([]Standing, error) {
-	out := make([]Standing, len(rd.parts))
-	for i, pr := range rd.parts {
+	out := make([]Standing, 0, len(rd.parts))
+	for _, pr := range rd.parts {
 		_, v, err := rd.log(pr)
+		if errs.Is(err, errs.PartitionNotFound) && rd.plan.Follow {
+			continue // it is about to leave
+		}
 		if err != nil {
 			return nil, err
 		}
-		out[i] = Standing{Key: pr.Key, Bucket: pr.Bucket.Bucket, Next: pr.Start, State: pr.state, HighWatermark: v.End}
+		out = append(out, Standing{Key: pr.Key, Partition: pr.Partition, Bucket: pr.Bucket.Bucket, Next: pr.Start, State: pr.state, HighWatermark: v.End})
 	}
 	return out, nil
 }

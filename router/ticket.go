@@ -40,20 +40,15 @@ type planForm struct {
 	PageSize  int                         `json:"r"`
 	Expires   int64                       `json:"x"` // Unix seconds
 	Snapshots map[millrace.ShardID]string `json:"k,omitempty"`
-	Parts     []partForm                  `json:"b"`
+	Prefix    []byte                      `json:"i,omitempty"` // of the keys of state
+	Parts     []byte                      `json:"b,omitempty"` // see appendParts
+	// Of a plan that follows a partitioned table: which partitions may join.
+	Partitions []string `json:"q,omitempty"`
+	Buckets    []uint16 `json:"u,omitempty"`
+	Skipped    [2]int   `json:"y,omitzero"` // partitions in all, and left out
 }
 
-type partForm struct {
-	Partition millrace.PartitionID `json:"p,omitempty"`
-	Bucket    uint16               `json:"b"`
-	State     bool                 `json:"k,omitempty"`
-	Prefix    []byte               `json:"x,omitempty"`
-	After     []byte               `json:"a,omitempty"`
-	Start     millrace.Offset      `json:"s"`
-	End       millrace.Offset      `json:"e"`
-}
-
-const planFormVersion = 1
+const planFormVersion = 2
 
 // Hold makes the shards keep the plan's snapshots, so that tickets or tokens of
 // the plan can be read later, idle at most for the given time, and to the ttl
@@ -112,6 +107,10 @@ func (r *Router) seal(p *Plan, page bool, expires time.Time) (string, error) {
 	if p.CodecSet {
 		f.Codec = &p.Codec
 	}
+	f.Skipped = [2]int{p.scope.total, p.scope.skipped}
+	if p.Follow && p.Table.Partitioned() {
+		f.Partitions, f.Buckets = p.scope.partitions, p.scope.buckets
+	}
 	for _, part := range p.Parts {
 		if part.Snapshot != "" {
 			if f.Snapshots == nil {
@@ -119,11 +118,11 @@ func (r *Router) seal(p *Plan, page bool, expires time.Time) (string, error) {
 			}
 			f.Snapshots[part.Shard] = part.Snapshot
 		}
-		f.Parts = append(f.Parts, partForm{
-			Partition: part.Bucket.Partition, Bucket: part.Bucket.Bucket, State: part.State,
-			Prefix: part.Prefix, After: part.After, Start: part.Start, End: part.End,
-		})
+		if part.State {
+			f.Prefix = part.Prefix
+		}
 	}
+	f.Parts = appendParts(nil, p.Parts)
 	b, err := json.Marshal(f)
 	if err != nil {
 		return "", fmt.Errorf("router: %w", err)
@@ -185,13 +184,14 @@ func (r *Router) unseal(ctx context.Context, text string, page bool) (*Plan, err
 	if err := p.compileFilter(f.Filter, f.Params); err != nil {
 		return nil, err
 	}
-	for _, pf := range f.Parts {
-		part := r.newPart(t, pf.Bucket)
-		part.State, part.Prefix, part.After, part.Start, part.End = pf.State, pf.Prefix, pf.After, pf.Start, pf.End
-		if part.State {
-			part.Snapshot = f.Snapshots[part.Shard]
+	p.scope = scope{partitions: f.Partitions, buckets: f.Buckets, total: f.Skipped[0], skipped: f.Skipped[1]}
+	if err := r.openParts(ctx, p, f.Parts); err != nil {
+		return nil, err
+	}
+	for i := range p.Parts {
+		if part := &p.Parts[i]; part.State {
+			part.Prefix, part.Snapshot = f.Prefix, f.Snapshots[part.Shard]
 		}
-		p.Parts = append(p.Parts, part)
 	}
 	return p, nil
 }

@@ -117,7 +117,10 @@ func (r *Router) StartWrite(ctx context.Context, req *WriteRequest) (*PendingWri
 	if w.rows == 0 {
 		return w, nil
 	}
-	split := r.split(req)
+	split, err := r.split(ctx, req)
+	if err != nil {
+		return nil, err
+	}
 	ops := make([]*shard.Op, len(split)) // encoding may refuse a row: nothing is started before
 	for i, s := range split {
 		op, err := encodeOp(req, s)
@@ -126,12 +129,24 @@ func (r *Router) StartWrite(ctx context.Context, req *WriteRequest) (*PendingWri
 		}
 		ops[i] = op
 	}
+	if err := r.makePartitions(ctx, req, split); err != nil {
+		return nil, err
+	}
+	if req.Table.Partitioned() {
+		if err := r.tell(ctx, req.Table); err != nil {
+			return nil, err
+		}
+	}
+	r.spreadRows(req, split)
+	for i := range split {
+		ops[i].Bucket = split[i].id(req.Table)
+	}
 	if err := req.Line.next(ctx, req.Writer != nil, ops); err != nil {
 		return nil, err
 	}
 	for i, s := range split {
-		part := pendingPart{key: millrace.BucketKey("", s.bucket), rows: int64(len(s.rows))}
-		part.p, part.err = r.shard(req.Table.Shards[s.bucket]).Start(ctx, ops[i])
+		part := pendingPart{key: millrace.BucketKey(s.target.name(), s.bucket), rows: int64(len(s.rows))}
+		part.p, part.err = r.shard(s.shard(req.Table)).Start(ctx, ops[i])
 		w.parts = append(w.parts, part)
 		req.Line.started(part.p)
 	}
@@ -243,12 +258,29 @@ func checkPartial(req *WriteRequest) error {
 
 // bucketRows is the rows of a batch that go to one bucket.
 type bucketRows struct {
+	target *target // nil on a table without partitions
 	bucket uint16
 	rows   []int32
 }
 
-// split gives each row its bucket (R4). Rows whose change type is -U are left out.
-func (r *Router) split(req *WriteRequest) []bucketRows {
+// id is the bucket. REQUIRES: its partition was made.
+func (b *bucketRows) id(t *millrace.Table) millrace.BucketID {
+	if b.target == nil {
+		return t.BucketID(b.bucket)
+	}
+	return b.target.p.BucketID(b.bucket)
+}
+
+func (b *bucketRows) shard(t *millrace.Table) millrace.ShardID {
+	if b.target == nil {
+		return t.Shards[b.bucket]
+	}
+	return b.target.p.Shards[b.bucket]
+}
+
+// split gives each row its partition and bucket (R4). Rows whose change type is -U are
+// left out. Rows without a bucket key get their buckets from spreadRows.
+func (r *Router) split(ctx context.Context, req *WriteRequest) ([]bucketRows, error) {
 	t := req.Table
 	n := req.Rows.Len()
 	all := make([]int32, 0, n)
@@ -257,36 +289,46 @@ func (r *Router) split(req *WriteRequest) []bucketRows {
 			all = append(all, int32(i))
 		}
 	}
+	var gs groups
+	var targets []target
+	if t.Partitioned() {
+		var err error
+		if all, gs, targets, err = r.placeRows(ctx, req, all); err != nil {
+			return nil, err
+		}
+	}
 	if len(all) == 0 {
-		return nil
+		return nil, nil
 	}
-	if len(t.BucketKey) == 0 {
-		return []bucketRows{{bucket: r.spread.bucket(req), rows: all}}
+	var buckets []uint16
+	if len(t.BucketKey) > 0 && t.Buckets > 1 {
+		cols := columnIndexes(req.Rows.Columns, t.BucketKey)
+		buckets = row.NewBucketer(t.Columns(t.BucketKey), t.Buckets).Buckets(req.Rows.Record, cols, nil)
 	}
-	if t.Buckets == 1 {
-		return []bucketRows{{rows: all}}
-	}
-	cols := columnIndexes(req.Rows.Columns, t.BucketKey)
-	buckets := row.NewBucketer(t.Columns(t.BucketKey), t.Buckets).Buckets(req.Rows.Record, cols, nil)
-	counts := make([]int, t.Buckets)
-	for _, i := range all {
-		counts[buckets[i]]++
-	}
-	byBucket := make([][]int32, t.Buckets)
-	for _, i := range all {
-		b := buckets[i]
-		if byBucket[b] == nil {
-			byBucket[b] = make([]int32, 0, counts[b])
-		}
-		byBucket[b] = append(byBucket[b], i)
-	}
-	var out []bucketRows
-	for b, rows := range byBucket {
-		if rows != nil {
-			out = append(out, bucketRows{bucket: uint16(b), rows: rows})
+	rows, runs := arrange(all, gs.of, len(targets), buckets, t.Buckets)
+	out := make([]bucketRows, len(runs))
+	for i, run := range runs {
+		out[i] = bucketRows{bucket: run.bucket, rows: rows[run.from:run.to]}
+		if targets != nil {
+			out[i].target = &targets[run.group]
 		}
 	}
-	return out
+	return out, nil
+}
+
+// spreadRows gives the rows of tables without a bucket key their buckets, those of
+// each partition by themselves.
+func (r *Router) spreadRows(req *WriteRequest, parts []bucketRows) {
+	if len(req.Table.BucketKey) > 0 {
+		return
+	}
+	for i := range parts {
+		of := partitionKey{table: req.Table.ID}
+		if t := parts[i].target; t != nil {
+			of.partition = t.p.ID
+		}
+		parts[i].bucket = r.spread.bucket(req, of)
+	}
 }
 
 // columnIndexes are the positions of columns in a list of them.
@@ -300,16 +342,22 @@ func columnIndexes(cols []millrace.Column, ids []millrace.ColumnID) []int {
 
 // spreader gives the batches of tables without a bucket key their buckets in turn.
 type spreader struct {
-	next sync.Map // millrace.TableID → *atomic.Uint32
+	next sync.Map // partitionKey → *atomic.Uint32
 }
 
-func (s *spreader) bucket(req *WriteRequest) uint16 {
+// partitionKey is a partition of a table, 0 where it has none.
+type partitionKey struct {
+	table     millrace.TableID
+	partition millrace.PartitionID
+}
+
+func (s *spreader) bucket(req *WriteRequest, of partitionKey) uint16 {
 	if req.Writer != nil { // a retry meets its first copy
 		return row.SpreadBucket(req.Writer.scope(), req.Writer.Seq, req.Table.Buckets)
 	}
-	c, ok := s.next.Load(req.Table.ID)
+	c, ok := s.next.Load(of)
 	if !ok {
-		c, _ = s.next.LoadOrStore(req.Table.ID, &atomic.Uint32{})
+		c, _ = s.next.LoadOrStore(of, &atomic.Uint32{})
 	}
 	return uint16((c.(*atomic.Uint32).Add(1) - 1) % uint32(req.Table.Buckets))
 }

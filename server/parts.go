@@ -27,8 +27,8 @@ const (
 	ticketLife = 2 * time.Hour
 )
 
-// openWorker recovers the data, and drops that of tables whose drop a crash
-// interrupted.
+// openWorker recovers the data, and drops that of tables and partitions whose drop a
+// crash interrupted.
 func (s *Server) openWorker(ctx context.Context) error {
 	cache, err := cacheBytes(s.settings.CacheSize, machineMemory())
 	if err != nil {
@@ -44,9 +44,13 @@ func (s *Server) openWorker(ctx context.Context) error {
 	s.worker = w
 	s.onStop("worker", w.Close)
 	s.health.watch("worker", w.Err)
-	return w.DropUnknown(ctx, func(id millrace.TableID, _ millrace.PartitionID) bool {
-		_, err := s.catalog.TableByID(ctx, id)
-		return !errs.Is(err, errs.TableNotFound)
+	return w.DropUnknown(ctx, func(id millrace.TableID, partition millrace.PartitionID) bool {
+		if partition == 0 {
+			_, err := s.catalog.TableByID(ctx, id)
+			return !errs.Is(err, errs.TableNotFound)
+		}
+		_, err := s.catalog.PartitionByID(ctx, id, partition)
+		return !errs.Is(err, errs.PartitionNotFound)
 	})
 }
 
