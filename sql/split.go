@@ -34,7 +34,7 @@ func Split(script string) ([]Piece, error) {
 				line, from = line+strings.Count(skipped, "\n"), from+i+1
 			}
 			indent := utf8.RuneCountInString(script[from:start])
-			out = append(out, Piece{Text: strings.Repeat("\n", line-1) + strings.Repeat(" ", indent) + script[start:t.at], Line: line})
+			out = append(out, Piece{Text: strings.Repeat("\n", line-1) + strings.Repeat(" ", indent) + script[start:at], Line: line})
 			start = -1
 		} else if start < 0 && !t.symbol(";") {
 			start = t.at
@@ -44,6 +44,18 @@ func Split(script string) ([]Piece, error) {
 		}
 		at = t.end
 	}
+}
+
+// Reads says whether a statement gives rows, by its first word.
+func Reads(text string) bool {
+	t, err := source(text).token(0)
+	return err == nil && (t.word("SELECT") || t.word("SHOW") || t.word("DESCRIBE") || t.word("DESC"))
+}
+
+// ShowsStatement says whether a statement gives another statement: SHOW CREATE TABLE.
+func ShowsStatement(text string) bool {
+	p := newParser(text)
+	return p.accept("SHOW", "CREATE")
 }
 
 // ParseUse reads USE database; ok says whether the statement is one.

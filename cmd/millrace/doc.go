@@ -6,6 +6,7 @@
 //	millrace put DB.T         load a file
 //	millrace get DB.T k=v     one row by key; lookup: many
 //	millrace scan DB.T        read; tail: follow the changes
+//	millrace sql "…"         SQL statements, or a script of them with -f
 //	millrace offsets DB.T     where each bucket stands; status: the server
 //
 // Every command explains itself with --help.

@@ -36,10 +36,11 @@ type commands struct {
 	Scan   scanCmd   `cmd:"" help:"Read a table."`
 	Tail   tailCmd   `cmd:"" help:"Follow the changes of a table."`
 
+	SQL sqlCmd `cmd:"" name:"sql" help:"Run SQL statements."`
+
 	Offsets offsetsCmd `cmd:"" help:"Show the offsets, size and owner of each bucket of a table."`
 	Status  statusCmd  `cmd:"" help:"Show the server, its workers and shards."`
 
-	SQL   laterCmd `cmd:"" name:"sql" help:"SQL (not in this release)."`
 	Lake  laterCmd `cmd:"" help:"The lake (not in this release)."`
 	Token laterCmd `cmd:"" help:"Development tokens (not in this release)."`
 	Grant laterCmd `cmd:"" help:"Grants (not in this release)."`

@@ -16,6 +16,7 @@ import (
 	"github.com/millrace/millrace/client"
 	"github.com/millrace/millrace/errs"
 	"github.com/millrace/millrace/openapi"
+	"github.com/millrace/millrace/sql"
 )
 
 type tableCmd struct {
@@ -36,7 +37,7 @@ type tableCreateCmd struct {
 	Buckets     int               `help:"Number of buckets (1)." placeholder:"N"`
 	Property    map[string]string `help:"A property: key=value. Repeat it." mapsep:"none" placeholder:"KEY=VALUE"`
 	Comment     string            `help:"What it is for."`
-	File        string            `help:"Take the definition from a file: the JSON body of the HTTP operation, without or with a name; - is standard input." placeholder:"FILE"`
+	File        string            `help:"Take the definition from a file: the JSON body of the HTTP operation, without or with a name, or a SQL CREATE TABLE statement; - is standard input." placeholder:"FILE"`
 	IfNotExists bool              `help:"It may exist already, also with other columns."`
 }
 
@@ -72,10 +73,14 @@ func (c *tableCreateCmd) spec(a *app, path millrace.TablePath) (openapi.CreateTa
 		if len(c.Column) > 0 || len(c.PrimaryKey) > 0 || len(c.BucketKey) > 0 || len(c.PartitionBy) > 0 || c.Buckets != 0 || len(c.Property) > 0 || c.Comment != "" {
 			return spec, usagef("--file holds the whole definition; it does not go with the other flags")
 		}
-		var err error
-		if spec, err = readSpec(a, c.File); err != nil {
+		def, err := readSpec(a, c.File)
+		if err != nil {
 			return spec, err
 		}
+		if def.database != "" && def.database != path.Database {
+			return spec, usagef("the file defines a table of database %q, and the command names %q", def.database, path.Database)
+		}
+		spec, c.IfNotExists = def.CreateTable, c.IfNotExists || def.ifNotExists
 	}
 	if spec.Name != "" && spec.Name != path.Table {
 		return spec, usagef("the file defines %q, and the command names %q", spec.Name, path.Table)
@@ -94,8 +99,9 @@ func (c *tableCreateCmd) spec(a *app, path millrace.TablePath) (openapi.CreateTa
 	return spec, nil
 }
 
-func readSpec(a *app, name string) (openapi.CreateTable, error) {
-	var spec openapi.CreateTable
+// readSpec reads a definition from a file: JSON, or a CREATE TABLE statement.
+func readSpec(a *app, name string) (definition, error) {
+	var spec definition
 	var text []byte
 	var err error
 	if name == "-" {
@@ -106,15 +112,37 @@ func readSpec(a *app, name string) (openapi.CreateTable, error) {
 	if err != nil {
 		return spec, err
 	}
-	if first, _, _ := strings.Cut(strings.TrimSpace(string(text)), " "); strings.EqualFold(first, "CREATE") {
-		return spec, errs.New(errs.NotImplemented, "CREATE TABLE in SQL is not in this release yet; %s can be the JSON of the HTTP operation", name)
+	if !strings.HasPrefix(strings.TrimSpace(string(text)), "{") {
+		return sqlSpec(string(text))
 	}
 	dec := json.NewDecoder(strings.NewReader(string(text)))
 	dec.DisallowUnknownFields()
-	if err := dec.Decode(&spec); err != nil {
+	if err := dec.Decode(&spec.CreateTable); err != nil {
 		return spec, errs.New(errs.InvalidRequest, "%s is not a table definition: %v", name, err)
 	}
 	return spec, nil
+}
+
+// definition is a table to be made, as a file has it.
+type definition struct {
+	openapi.CreateTable
+	database    string // "" when the file names none
+	ifNotExists bool
+}
+
+// sqlSpec reads a CREATE TABLE statement. Its form in JSON is that of the HTTP
+// operation.
+func sqlSpec(text string) (definition, error) {
+	st, err := sql.ParseCreateTable(text)
+	if err != nil {
+		return definition{}, err
+	}
+	out := definition{database: st.Database, ifNotExists: st.IfNotExists}
+	b, err := json.Marshal(st.Spec)
+	if err == nil {
+		err = json.Unmarshal(b, &out.CreateTable)
+	}
+	return out, err
 }
 
 // parseColumn reads "name TYPE [NOT NULL]". The type is checked here, so that a
