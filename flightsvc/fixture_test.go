@@ -53,6 +53,8 @@ type catalog struct {
 	mu             sync.Mutex
 	tables         map[millrace.TablePath]*millrace.Table
 	lastID         millrace.TableID
+	// schemas are all versions, of tables that were altered.
+	schemas map[millrace.TableID][]*millrace.Schema
 }
 
 func (c *catalog) Table(_ context.Context, p millrace.TablePath) (*millrace.Table, error) {
@@ -73,6 +75,25 @@ func (c *catalog) TableByID(_ context.Context, id millrace.TableID) (*millrace.T
 		}
 	}
 	return nil, errs.New(errs.TableNotFound, "there is no table with id %d", id)
+}
+
+// Schemas are the versions that alter made.
+func (c *catalog) Schemas(_ context.Context, id millrace.TableID) ([]*millrace.Schema, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.schemas[id], nil
+}
+
+// alter makes a version of a table the newest.
+func (c *catalog) alter(from, to *millrace.Table) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	delete(c.tables, from.Path)
+	c.tables[to.Path] = to
+	if c.schemas == nil {
+		c.schemas = map[millrace.TableID][]*millrace.Schema{to.ID: {from.Schema}}
+	}
+	c.schemas[to.ID] = append(c.schemas[to.ID], to.Schema)
 }
 
 func (c *catalog) AllTables() []*millrace.Table {

@@ -25,6 +25,8 @@
 //	    earliest record, if the request and its filter leave it; one that ends leaves.
 //	R6  A write makes the partitions it needs when everything else about it is checked,
 //	    and before any of it is written.
+//	R7  A read keeps the columns that it began with, their names and types, when the
+//	    table is altered; it ends with errs.SchemaChanged where it cannot (schemas.go).
 //
 // A Router is safe for concurrent use; a Reader belongs to one goroutine.
 package router

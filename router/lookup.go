@@ -64,7 +64,7 @@ func (r *Router) Lookup(ctx context.Context, t *millrace.Table, keys arrow.Recor
 	if err != nil {
 		return nil, err
 	}
-	rd := row.NewReader(memory.DefaultAllocator, (&Plan{Table: t}).schemas(r), cols)
+	rd := r.rowsOf(t, cols)
 	res := &LookupResult{Found: make([]bool, len(rows))}
 	for i, enc := range rows {
 		if enc == nil {
@@ -83,8 +83,14 @@ func (r *Router) Lookup(ctx context.Context, t *millrace.Table, keys arrow.Recor
 // goroutine.
 type Lookups struct {
 	keys *keyReader
-	rd   *row.Reader
+	rd   *guardedRows
 	most int
+}
+
+// rowsOf reads compact rows of a table.
+func (r *Router) rowsOf(t *millrace.Table, cols []millrace.Column) *guardedRows {
+	find, guard := r.schemasOf(t), newColumnGuard(t, cols)
+	return &guardedRows{Reader: row.NewReader(memory.DefaultAllocator, find, cols), guard: &guard, find: find}
 }
 
 // OpenLookups prepares lookups of some columns. An answer of more than about most
@@ -98,12 +104,20 @@ func (r *Router) OpenLookups(t *millrace.Table, cols []millrace.Column, most int
 	for i := range nullable {
 		nullable[i].Nullable = true
 	}
-	return &Lookups{keys: k, rd: row.NewReader(memory.DefaultAllocator, (&Plan{Table: t}).schemas(r), nullable), most: most}, nil
+	return &Lookups{keys: k, rd: r.rowsOf(t, nullable), most: most}, nil
 }
 
 // Next is the answer for a batch of keys: as Lookup's, but with a row for each key,
-// of NULLs where there is none.
+// of NULLs where there is none. When one of the columns was dropped it is
+// errs.SchemaChanged.
 func (l *Lookups) Next(ctx context.Context, keys arrow.RecordBatch) (*LookupResult, error) {
+	now, err := l.keys.r.o.Catalog.TableByID(ctx, l.keys.t.ID)
+	if err == nil {
+		err = l.rd.guard.check(now.Schema)
+	}
+	if err != nil {
+		return nil, err
+	}
 	rows, err := l.keys.read(ctx, keys)
 	if err != nil {
 		return nil, err

@@ -40,6 +40,7 @@ type Reader struct {
 	// Of a plan that follows a partitioned table: its partitions as they were last seen.
 	listed []*millrace.Partition
 	known  map[millrace.PartitionID]struct{}
+	guard  columnGuard
 }
 
 // partReader is where a reader stands in one part.
@@ -55,7 +56,7 @@ type partReader struct {
 
 // Open begins to read a plan. The reader takes the plan over and closes it.
 func (r *Router) Open(p *Plan) *Reader {
-	rd := &Reader{r: r, plan: p, left: p.Limit, wake: make(chan struct{}, 1)}
+	rd := &Reader{r: r, plan: p, left: p.Limit, wake: make(chan struct{}, 1), guard: newColumnGuard(p.Table, p.stateColumns())}
 	rd.stats.Buckets = len(p.Parts)
 	rd.stats.Partitions, rd.stats.PartitionsSkipped = p.scope.total-p.scope.skipped, p.scope.skipped
 	for _, part := range p.Parts {
@@ -145,11 +146,14 @@ func (rd *Reader) Next(ctx context.Context, wait time.Duration) (*Chunk, error) 
 	}
 }
 
-// alive says whether the followed table is still there: buckets that were never
-// written to do not tell of its drop.
+// alive says whether the followed table is still there, with the columns that are
+// read: buckets that nothing is written to do not tell of a drop.
 func (rd *Reader) alive(ctx context.Context) error {
-	_, err := rd.r.o.Catalog.TableByID(ctx, rd.plan.Table.ID)
-	return err
+	t, err := rd.r.o.Catalog.TableByID(ctx, rd.plan.Table.ID)
+	if err != nil {
+		return err
+	}
+	return rd.guard.check(t.Schema)
 }
 
 // look gives the next chunk there is now. more says that it moved on without

@@ -28,7 +28,7 @@ func (rd *Reader) readLog(pr *partReader) (_ *Chunk, moved bool, err error) {
 	if pr.Start >= v.End {
 		return nil, false, nil
 	}
-	b, err := lg.Gather(v, pr.Start, rd.plan.schemas(rd.r), rd.plan.Table.Schema)
+	b, err := rd.storedBatch(pr, lg, v)
 	if err != nil {
 		return nil, false, err
 	}

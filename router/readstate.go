@@ -71,7 +71,8 @@ func (rd *Reader) gather(pr *partReader) (*stateGroup, error) {
 			most = min(most, rd.left)
 		}
 	}
-	r := row.NewReader(memory.DefaultAllocator, rd.plan.schemas(rd.r), rd.plan.stateColumns())
+	find := rd.plan.schemas(rd.r)
+	r := guardedRows{Reader: row.NewReader(memory.DefaultAllocator, find, rd.plan.stateColumns()), guard: &rd.guard, find: find}
 	g := &stateGroup{}
 	for int64(len(g.ends)) < most && r.Bytes() < stateChunkBytes && pr.rows.Next() {
 		if err := r.Append(pr.rows.Row()); err != nil {

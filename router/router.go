@@ -10,7 +10,6 @@ import (
 
 	millrace "github.com/millrace/millrace"
 	"github.com/millrace/millrace/errs"
-	"github.com/millrace/millrace/storage/segment"
 	"github.com/millrace/millrace/storage/shard"
 )
 
@@ -33,6 +32,8 @@ type Catalog interface {
 	SetPartitionState(ctx context.Context, table millrace.TableID, id millrace.PartitionID, state millrace.PartitionState) (*millrace.Partition, error)
 	// RemovePartition forgets a partition.
 	RemovePartition(ctx context.Context, table millrace.TableID, id millrace.PartitionID) (*millrace.Partition, error)
+	// Schemas are all versions of a table's schema; errs.TableNotFound.
+	Schemas(ctx context.Context, id millrace.TableID) ([]*millrace.Schema, error)
 }
 
 // Signer seals what a client carries for us and brings back unchanged.
@@ -89,22 +90,6 @@ func (r *Router) Table(ctx context.Context, path string, id *millrace.TableID) (
 		return nil, errs.New(errs.TableRecreated, "table %s is table %d now, not %d: it was dropped and created again", tp, t.ID, *id)
 	}
 	return t, nil
-}
-
-// schemas finds the stored schemas of the plan's table: any shard that holds
-// rows knows their schema.
-func (p *Plan) schemas(r *Router) segment.Schemas {
-	return func(id millrace.SchemaID) *millrace.Schema {
-		if id == p.Table.Schema.ID {
-			return p.Table.Schema
-		}
-		for _, sh := range r.o.Shards {
-			if s := sh.Schemas(p.Table.ID)(id); s != nil {
-				return s
-			}
-		}
-		return nil
-	}
 }
 
 // DropTable removes a table's data from the shards. The catalog has let go of the

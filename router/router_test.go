@@ -43,6 +43,8 @@ type fakeCatalog struct {
 	router.Catalog // of partitions there is none
 	mu             sync.Mutex
 	tables         map[millrace.TablePath]*millrace.Table
+	// schemas are all versions, of tables that were altered.
+	schemas map[millrace.TableID][]*millrace.Schema
 }
 
 func (c *fakeCatalog) Table(_ context.Context, p millrace.TablePath) (*millrace.Table, error) {
@@ -63,6 +65,28 @@ func (c *fakeCatalog) TableByID(_ context.Context, id millrace.TableID) (*millra
 		}
 	}
 	return nil, errs.New(errs.TableNotFound, "no table %d", id)
+}
+
+// Schemas are those of tables that alter changed.
+func (c *fakeCatalog) Schemas(_ context.Context, id millrace.TableID) ([]*millrace.Schema, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.schemas[id], nil
+}
+
+// alter makes a version of a table the newest.
+func (c *fakeCatalog) alter(from, to *millrace.Table) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	delete(c.tables, from.Path)
+	c.tables[to.Path] = to
+	if c.schemas == nil {
+		c.schemas = map[millrace.TableID][]*millrace.Schema{}
+	}
+	if len(c.schemas[to.ID]) == 0 {
+		c.schemas[to.ID] = append(c.schemas[to.ID], from.Schema)
+	}
+	c.schemas[to.ID] = append(c.schemas[to.ID], to.Schema)
 }
 
 type fixture struct {

@@ -163,6 +163,10 @@ func (r *Router) unseal(ctx context.Context, text string, page bool) (*Plan, err
 	if err != nil {
 		return nil, err
 	}
+	newest := t.Schema
+	if t, err = r.tableAs(ctx, t, f.Schema); err != nil {
+		return nil, err
+	}
 	p := &Plan{
 		Table: t, View: f.View, Limit: f.Limit, Follow: f.Follow, Heartbeat: f.Heartbeat, PageSize: f.PageSize,
 		now: time.UnixMicro(f.NowMicros).UTC(), snaps: map[millrace.ShardID]*shard.Snapshot{},
@@ -182,6 +186,10 @@ func (r *Router) unseal(ctx context.Context, text string, page bool) (*Plan, err
 	p.Columns = viewColumns(p.View, p.Columns, p.Data)
 	p.Schema = outputSchema(t, p.Columns)
 	if err := p.compileFilter(f.Filter, f.Params); err != nil {
+		return nil, err
+	}
+	guard := newColumnGuard(t, p.stateColumns())
+	if err := guard.check(newest); err != nil {
 		return nil, err
 	}
 	p.scope = scope{partitions: f.Partitions, buckets: f.Buckets, total: f.Skipped[0], skipped: f.Skipped[1]}

@@ -35,6 +35,16 @@ func (s *Shard) Schemas(id millrace.TableID) segment.Schemas {
 // lookupRows is how many rows a lookup reads before it looks whether it still has to.
 const lookupRows = 1024
 
+// NewestSchema is the newest schema that rows of a table are written with here; nil
+// when there are none.
+func (s *Shard) NewestSchema(id millrace.TableID) *millrace.Schema {
+	t := s.knownTable(id)
+	if t == nil {
+		return nil
+	}
+	return t.newest().Schema
+}
+
 // Lookup reads the current rows with the given primary keys (row.AppendKey): a
 // compact row each, nil where there is none.
 func (s *Shard) Lookup(ctx context.Context, id millrace.BucketID, primaryKeys [][]byte) ([][]byte, error) {
