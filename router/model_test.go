@@ -30,28 +30,34 @@ import (
 // counts, with projections, filters and limits (F15). A seed that fails is run again
 // with MILLRACE_MODEL_SEED; MILLRACE_MODEL_OPS makes it longer.
 func TestModel(t *testing.T) {
-	seeds := []uint64{uint64(time.Now().UnixNano())}
-	ops := 3000
-	if s := os.Getenv("MILLRACE_MODEL_SEED"); s != "" {
-		seed, err := strconv.ParseUint(s, 10, 64)
-		require.NoError(t, err)
-		seeds = []uint64{seed}
-	} else {
-		for i := range uint64(5) {
-			seeds = append(seeds, seeds[0]+1+i)
-		}
-	}
-	if s := os.Getenv("MILLRACE_MODEL_OPS"); s != "" {
-		n, err := strconv.Atoi(s)
-		require.NoError(t, err)
-		ops = n
-	}
+	seeds, ops := randomRuns(t, 5, 3000)
 	for _, seed := range seeds {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
 			t.Parallel()
 			newModelTest(t, seed).run(ops / len(seeds))
 		})
 	}
+}
+
+// randomRuns are the seeds of a random test and how many operations they share:
+// MILLRACE_MODEL_SEED alone when it is set, and MILLRACE_MODEL_OPS.
+func randomRuns(t *testing.T, n, ops int) ([]uint64, int) {
+	first := uint64(time.Now().UnixNano())
+	if s := os.Getenv("MILLRACE_MODEL_SEED"); s != "" {
+		seed, err := strconv.ParseUint(s, 10, 64)
+		require.NoError(t, err)
+		first, n = seed, 1
+	}
+	if s := os.Getenv("MILLRACE_MODEL_OPS"); s != "" {
+		var err error
+		ops, err = strconv.Atoi(s)
+		require.NoError(t, err)
+	}
+	var seeds []uint64
+	for i := range n {
+		seeds = append(seeds, first+uint64(i))
+	}
+	return seeds, ops
 }
 
 type modelTest struct {
