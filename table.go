@@ -40,6 +40,11 @@ func (s *Schema) IndexID(id ColumnID) int {
 	return slices.IndexFunc(s.Columns, func(c Column) bool { return c.ID == id })
 }
 
+// AutoIncrement is the position of the column that the server numbers, or -1.
+func (s *Schema) AutoIncrement() int {
+	return slices.IndexFunc(s.Columns, func(c Column) bool { return c.AutoIncrement })
+}
+
 // Table is the descriptor of a table as of one version. It is immutable: a
 // change makes a new one with a higher Version.
 type Table struct {

@@ -3,16 +3,10 @@ package catalog
 import (
 	"context"
 	"math"
-	"slices"
 
 	millrace "github.com/millrace/millrace"
 	"github.com/millrace/millrace/errs"
 )
-
-// autoIncrement is the position of the auto-increment column of t, or -1.
-func autoIncrement(t *millrace.Table) int {
-	return slices.IndexFunc(t.Schema.Columns, func(c millrace.Column) bool { return c.AutoIncrement })
-}
 
 // ReserveIDs gives the caller the next n values of a table's auto-increment column,
 // from first on, from 1 in a new table. They are given to nobody else, also after a
@@ -23,7 +17,7 @@ func (c *Catalog) ReserveIDs(ctx context.Context, table millrace.TableID, n int)
 		if err != nil {
 			return nil, err
 		}
-		i := autoIncrement(t.Table)
+		i := t.Schema.AutoIncrement()
 		if i < 0 || n < 1 {
 			return nil, errs.New(errs.WrongTableKind, "%d ids of table %q, which needs an auto_increment column and at least one id", n, t.Path)
 		}

@@ -58,7 +58,7 @@ func (l *loader) finish() error {
 		}
 	}
 	for id := range s.nextIDs {
-		if t := s.tables[id]; t == nil || autoIncrement(t.Table) < 0 {
+		if t := s.tables[id]; t == nil || t.Schema.AutoIncrement() < 0 {
 			return corrupt("there are ids of table %d, which has no auto-increment column", id)
 		}
 	}

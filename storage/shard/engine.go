@@ -17,6 +17,9 @@ type engine struct {
 	update updateFunc
 	// wholeRows refuses partial updates.
 	wholeRows bool
+	// number is the auto-increment column, -1 when there is none. It is out of reach of
+	// writes: given to a row that is new, and kept.
+	number    int
 	deletes   millrace.DeleteBehavior
 	unchanged bool  // a row that comes out as it was is a change, too
 	broken    error // why the table takes nothing
@@ -30,7 +33,7 @@ type updateFunc func(old, patch []byte, set []bool) (next []byte, changed bool, 
 func newEngine(t *millrace.Table, codec *row.Codec) *engine {
 	e := &engine{
 		table: t, codec: codec, inKey: make([]bool, len(t.Schema.Columns)), nulls: codec.AppendPartial(nil, nil, nil, 0),
-		deletes: t.Options.Deletes, unchanged: !t.Options.SkipUnchanged,
+		deletes: t.Options.Deletes, unchanged: !t.Options.SkipUnchanged, number: t.Schema.AutoIncrement(),
 	}
 	for _, i := range t.KeyIndexes(t.PrimaryKey) {
 		e.inKey[i] = true
@@ -80,31 +83,42 @@ type keyedWrite struct {
 	op      *Op
 	set     []bool // the columns that the rows carry; nil: all
 	onlyKey bool   // set names key columns alone
-	cleared []bool // the columns that a partial delete makes NULL
+	cleared []bool // the columns that a delete makes NULL; nil: it removes the row
 }
 
 // begin takes an op up, unless the table does not take such ops.
 func (e *engine) begin(op *Op) (keyedWrite, error) {
 	w := keyedWrite{engine: e, op: op, set: op.Set}
-	if e.broken != nil {
+	switch {
+	case e.broken != nil:
 		return w, e.broken
-	}
-	if op.Kinds != nil && e.deletes == millrace.DisableDeletes && op.has(Delete) {
+	case op.Kinds != nil && e.deletes == millrace.DisableDeletes && op.has(Delete):
 		return w, errs.New(errs.DeleteDisabled, "table %s takes no deletes: its property table.delete.behavior is DISABLE", e.table.Path)
+	case op.Set != nil && e.wholeRows && op.has(Upsert):
+		return w, errs.New(errs.PartialUpdateNotAllowed, "table %s has the merge engine %s, which takes whole rows: columns cannot be named", e.table.Path, e.table.Options.MergeEngine)
+	}
+	if e.number >= 0 {
+		w.set = e.withoutNumber(op.Set)
 	}
 	if op.Set == nil {
 		return w, nil
 	}
-	if e.wholeRows && op.has(Upsert) {
-		return w, errs.New(errs.PartialUpdateNotAllowed, "table %s has the merge engine %s, which takes whole rows: columns cannot be named", e.table.Path, e.table.Options.MergeEngine)
-	}
 	w.onlyKey = true
-	w.cleared = make([]bool, len(op.Set))
-	for i, on := range op.Set {
+	w.cleared = make([]bool, len(w.set))
+	for i, on := range w.set {
 		w.cleared[i] = on && !e.inKey[i]
 		w.onlyKey = w.onlyKey && !w.cleared[i]
 	}
 	return w, nil
+}
+
+// withoutNumber is the columns of an op but for the one that the server numbers.
+func (e *engine) withoutNumber(set []bool) []bool {
+	out := make([]bool, len(e.inKey))
+	for i := range out {
+		out[i] = i != e.number && (set == nil || set[i])
+	}
+	return out
 }
 
 // merge is the row after row i of the op, nil when there is none, and whether
@@ -114,7 +128,8 @@ func (w *keyedWrite) merge(i int, old []byte) (next []byte, changed bool, err er
 	case kind == Delete:
 		next, changed = w.remove(old)
 	case old == nil:
-		return w.insert(i), true, nil
+		next, err = w.insert(i)
+		return next, true, err
 	case kind == InsertIfAbsent, w.onlyKey:
 		return old, false, nil
 	default:
@@ -128,11 +143,18 @@ func (w *keyedWrite) merge(i int, old []byte) (next []byte, changed bool, err er
 
 // insert is the row of a key that was not there. What a partial row holds in columns
 // that it does not name is not taken.
-func (w *keyedWrite) insert(i int) []byte {
+func (w *keyedWrite) insert(i int) ([]byte, error) {
 	if w.set == nil {
-		return w.op.Rows[i]
+		return w.op.Rows[i], nil
 	}
-	return w.codec.AppendMerged(nil, nil, w.op.Rows[i], w.set)
+	next := w.codec.AppendMerged(nil, nil, w.op.Rows[i], w.set)
+	if w.number >= 0 {
+		if i >= len(w.op.IDs) {
+			return nil, errs.New(errs.Internal, "a row of table %s came without a number for its column %q", w.table.Path, w.table.Schema.Columns[w.number].Name)
+		}
+		w.codec.SetInt(next, w.number, w.op.IDs[i])
+	}
+	return next, nil
 }
 
 // remove is what a delete leaves of a row.
@@ -142,7 +164,7 @@ func (w *keyedWrite) remove(old []byte) (next []byte, changed bool) {
 		return nil, false
 	case w.deletes == millrace.IgnoreDeletes:
 		return old, false
-	case w.set == nil:
+	case w.cleared == nil:
 		return nil, true
 	}
 	next = w.codec.AppendMerged(nil, old, w.nulls, w.cleared)

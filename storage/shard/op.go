@@ -49,6 +49,10 @@ type Op struct {
 	// Set says for each column of the schema whether the rows carry it; nil when
 	// the rows are whole. With Delete, the set columns become NULL.
 	Set []bool
+	// IDs are by row what the table's auto-increment column becomes when the row turns
+	// out to be an insert; an update keeps the value. What the rows carry in that column
+	// does not count. Nil when the table has none, or all rows are deletes.
+	IDs []int64
 
 	// Writer numbers the batch; nil when it is not numbered.
 	Writer *Sequence
@@ -90,6 +94,7 @@ func (o *Op) bytes() int64 {
 	for _, k := range o.Keys {
 		n += len(k) + keyedRowBytes
 	}
+	n += 8 * len(o.IDs)
 	return int64(n)
 }
 

@@ -43,6 +43,12 @@ func (g *Generator) Write(t *Table, bucket uint16) *Write {
 	if !t.Keyed {
 		return w
 	}
+	if t.Schema.AutoIncrement() >= 0 {
+		for range w.Rows {
+			g.next++
+			w.IDs = append(w.IDs, g.next)
+		}
+	}
 	if g.Rng.IntN(3) == 0 {
 		w.Set = make([]bool, len(t.Schema.Columns))
 		for i := range w.Set {

@@ -61,6 +61,8 @@ type Write struct {
 	// Deletes says which rows are deletes, Absent which are written only when their key
 	// is not there; nil when none is.
 	Deletes, Absent []bool
+	// IDs are what the column that is numbered gets in rows that are new.
+	IDs []int64
 	// Set says which columns a partial write names; nil for a whole one.
 	Set    []bool
 	Writer *Sequence

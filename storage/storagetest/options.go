@@ -3,6 +3,7 @@ package storagetest
 import (
 	"math"
 	"math/big"
+	"slices"
 
 	"github.com/apache/arrow-go/v18/arrow"
 	"github.com/apache/arrow-go/v18/arrow/decimal128"
@@ -23,7 +24,12 @@ func (g *Generator) KeyedTable(id millrace.TableID, buckets, shards int) *Table 
 	if engine == millrace.Aggregation {
 		columns = AggregateColumns
 	}
+	number := g.Rng.IntN(3) == 0
+	if number {
+		columns = append(slices.Clip(columns), []string{"id INT NOT NULL", "id BIGINT"}[g.Rng.IntN(2)])
+	}
 	t := NewTable(id, buckets, shards, 2, columns...)
+	t.Schema.Columns[len(columns)-1].AutoIncrement = number
 	o := &t.Options
 	o.MergeEngine = engine
 	o.SkipUnchanged = g.Rng.IntN(3) == 0
@@ -49,6 +55,9 @@ func (g *Generator) aggregates(t *Table) map[millrace.ColumnID]millrace.Aggregat
 		millrace.AggLastValue, millrace.AggLastValueIgnoreNulls, millrace.AggFirstValue, millrace.AggFirstValueIgnoreNulls,
 	}
 	for _, c := range t.Schema.Columns[2:] {
+		if c.AutoIncrement {
+			continue
+		}
 		a := millrace.Aggregate{Function: all[g.Rng.IntN(len(all))]}
 		if !a.Function.Takes(c.Type) {
 			continue
@@ -68,6 +77,8 @@ func (g *Generator) value(t *Table, c millrace.Column) any {
 		switch c.Type.Kind {
 		case millrace.Int:
 			return g.int()
+		case millrace.BigInt:
+			return g.next
 		case millrace.String:
 			return g.text()
 		default:

@@ -110,7 +110,7 @@ func (t *Table) StateKey(r Row) []byte {
 // Op encodes a write as the front does: rows of a log table in columnar payloads
 // of pieceBytes each, or as compact rows when that is 0.
 func (t *Table) Op(w *Write, pieceBytes int) *shard.Op {
-	op := &shard.Op{Bucket: t.BucketID(w.Bucket), Table: t.Table, Set: w.Set}
+	op := &shard.Op{Bucket: t.BucketID(w.Bucket), Table: t.Table, Set: w.Set, IDs: w.IDs}
 	if s := w.Writer; s != nil {
 		op.Writer = &shard.Sequence{Scope: s.Writer, Epoch: s.Epoch, Seq: s.Seq, Hash: s.Hash}
 	}

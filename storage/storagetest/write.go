@@ -27,7 +27,7 @@ func (b *Bucket) apply(t *Table, w *Write) errs.Code {
 		case w.Deletes != nil && w.Deletes[i]:
 			b.delete(t, r, w.Set)
 		case !present:
-			b.insert(t, r, w.Set)
+			b.insert(t, t.numbered(w, i), w.Set)
 		case w.Absent != nil && w.Absent[i]:
 		default:
 			code = b.upsert(t, old, r, w.Set)
@@ -61,11 +61,27 @@ func (t *Table) wholeRows() bool {
 	return t.Options.MergeEngine == millrace.FirstRow || t.Options.MergeEngine == millrace.Versioned
 }
 
+// numbered is a row of a write with the number that is meant for it.
+func (t *Table) numbered(w *Write, i int) Row {
+	n := t.Schema.AutoIncrement()
+	if n < 0 {
+		return w.Rows[i]
+	}
+	r := slices.Clone(w.Rows[i])
+	if r[n] = w.IDs[i]; t.Schema.Columns[n].Type.Kind == millrace.Int {
+		r[n] = int32(w.IDs[i])
+	}
+	return r
+}
+
+// fixed says that no write changes a column of a row that is there.
+func (t *Table) fixed(col int) bool { return t.inKey(col) || col == t.Schema.AutoIncrement() }
+
 // insert adds a row that is not there.
 func (b *Bucket) insert(t *Table, r Row, set []bool) {
 	next := slices.Clone(r)
 	for i := range next {
-		if set != nil && !set[i] {
+		if set != nil && !set[i] && i != t.Schema.AutoIncrement() {
 			next[i] = nil
 		}
 	}
@@ -77,7 +93,7 @@ func (b *Bucket) insert(t *Table, r Row, set []bool) {
 func (b *Bucket) upsert(t *Table, old, r Row, set []bool) errs.Code {
 	named := set == nil
 	for i := range set {
-		named = named || set[i] && !t.inKey(i)
+		named = named || set[i] && !t.fixed(i)
 	}
 	if !named {
 		return ""
@@ -94,7 +110,7 @@ func (b *Bucket) upsert(t *Table, old, r Row, set []bool) errs.Code {
 	default:
 	}
 	for i := range next {
-		if set != nil && !set[i] || t.inKey(i) {
+		if set != nil && !set[i] || t.fixed(i) {
 			continue
 		}
 		next[i] = r[i]
@@ -121,7 +137,7 @@ func (b *Bucket) delete(t *Table, r Row, set []bool) {
 		if t.inKey(i) {
 			continue
 		}
-		if set == nil || set[i] {
+		if set == nil || set[i] && !t.fixed(i) {
 			next[i], named = nil, true
 		}
 		left = left || next[i] != nil
