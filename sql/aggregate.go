@@ -20,6 +20,7 @@ type aggregation struct {
 	// column -1-n of GROUP BY.
 	from []int
 
+	most    int64    // bytes that groups may take
 	group   *grouper // nil: all rows are one group
 	by      []int    // the columns of GROUP BY, in what is read
 	of      []int    // the column of each aggregate, in what is read; -1: COUNT(*)
@@ -56,7 +57,7 @@ func (s *selection) aggregate(ctx context.Context) (*Result, error) {
 	}
 	var in batches = res
 	if len(order) > 0 {
-		if in, err = sortRows(ctx, res, a.columns, order, s.limit); err != nil {
+		if in, err = s.sortRows(ctx, res, a.columns, order, s.limit); err != nil {
 			return nil, err
 		}
 	}
@@ -68,7 +69,7 @@ func (s *selection) aggregate(ctx context.Context) (*Result, error) {
 
 // plan resolves the columns and aggregates.
 func (s *selection) plan() (*aggregation, error) {
-	a := &aggregation{}
+	a := &aggregation{most: s.most}
 	var groups []millrace.Column
 	for _, n := range s.q.group {
 		col, err := s.column(n)
@@ -261,8 +262,8 @@ func (a *aggregation) bound() error {
 	for _, acc := range a.acc {
 		size += acc.size()
 	}
-	if size > maxHeldBytes {
-		return errs.New(errs.TooLarge, "GROUP BY has met %d groups, which take more than %d MiB; group by fewer columns or take fewer rows with WHERE, or let Flink, Spark or DuckDB do it", a.group.groups(), maxHeldBytes>>20)
+	if size > a.most {
+		return errs.New(errs.TooLarge, "GROUP BY has met %d groups, which take more than %d MiB; group by fewer columns or take fewer rows with WHERE, or let Flink, Spark or DuckDB do it", a.group.groups(), a.most>>20)
 	}
 	return nil
 }

@@ -2,10 +2,12 @@ package sql
 
 import (
 	"context"
+	"errors"
 
 	millrace "github.com/millrace/millrace"
 	"github.com/millrace/millrace/catalog"
 	"github.com/millrace/millrace/errs"
+	"github.com/millrace/millrace/row/jsonrow"
 )
 
 // CreateTable is what a CREATE TABLE statement says.
@@ -70,8 +72,46 @@ func (c *call) dropTable(ctx context.Context, st *dropTable) (*Result, error) {
 	return affected(0), err
 }
 
-func (c *call) alterTable(_ context.Context, st *alterTable) (*Result, error) {
-	return nil, c.src.fail(errs.NotImplemented, st.at, "ALTER TABLE is not implemented yet")
+func (c *call) alterTable(ctx context.Context, st *alterTable) (*Result, error) {
+	path, err := c.tablePath(st.table)
+	if err != nil {
+		return nil, err
+	}
+	_, err = c.o.Catalog.AlterTable(ctx, path, st.steps, nil)
+	return affected(0), err
+}
+
+func (c *call) alterPartition(ctx context.Context, st *alterPartition) (*Result, error) {
+	t, err := c.table(ctx, st.table)
+	if err != nil {
+		return nil, err
+	}
+	if err := partitioned(t); err != nil {
+		return nil, err
+	}
+	values, err := jsonrow.PartitionOfObject(t, st.partition)
+	if e, ok := errors.AsType[*errs.Error](err); ok {
+		return nil, c.src.point(e, st.at)
+	}
+	if err != nil {
+		return nil, err
+	}
+	if st.drop {
+		return nil, errs.New(errs.NotImplemented, "DROP PARTITION is not implemented yet")
+	}
+	p, created, err := c.o.Catalog.EnsurePartition(ctx, t.ID, values)
+	if err == nil && !created && !st.tolerant {
+		err = errs.New(errs.PartitionAlreadyExists, "table %s has partition %s already", t.Path, p.Name)
+	}
+	return affected(0), err
+}
+
+// partitioned refuses a table that has no partitions.
+func partitioned(t *millrace.Table) error {
+	if t.Partitioned() {
+		return nil
+	}
+	return errs.New(errs.WrongTableKind, "table %s is not partitioned: a table has partitions from its creation, by PARTITIONED BY, or never", t.Path)
 }
 
 // table is a table that a statement is about.

@@ -21,6 +21,9 @@ type Catalog interface {
 	CreateTable(ctx context.Context, db string, spec catalog.Spec, ifNotExists bool) (*millrace.Table, bool, error)
 	Tables(ctx context.Context, db string, limit int, token string) ([]*millrace.Table, string, error)
 	DropTable(ctx context.Context, path millrace.TablePath, ifExists bool) (*millrace.Table, error)
+	AlterTable(ctx context.Context, path millrace.TablePath, steps []catalog.AlterStep, ifVersion *int64) (*millrace.Table, error)
+	Partitions(ctx context.Context, table millrace.TableID) ([]*millrace.Partition, error)
+	EnsurePartition(ctx context.Context, table millrace.TableID, values []string) (p *millrace.Partition, created bool, err error)
 }
 
 // Router is what statements need of the router.
@@ -52,11 +55,12 @@ type Options struct {
 
 // Engine runs statements.
 type Engine struct {
-	o Options
+	o    Options
+	most int64 // maxHeldBytes, or less in tests
 }
 
 // New makes an engine.
-func New(o Options) *Engine { return &Engine{o: o} }
+func New(o Options) *Engine { return &Engine{o: o, most: maxHeldBytes} }
 
 // Request is a statement to run.
 type Request struct {
@@ -116,6 +120,8 @@ func (c *call) change(ctx context.Context, st statement) (*Result, error) {
 		return c.dropTable(ctx, st)
 	case *alterTable:
 		return c.alterTable(ctx, st)
+	case *alterPartition:
+		return c.alterPartition(ctx, st)
 	case *showDatabases:
 		return c.showDatabases(ctx)
 	case *showTables:

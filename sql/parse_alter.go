@@ -9,23 +9,20 @@ import (
 // alterTable is ALTER TABLE table and what to change.
 type alterTable struct {
 	table tableName
-	steps []alterStep
-	at    int // of what to change
+	steps []catalog.AlterStep
 }
 
-func (*alterTable) statement() {}
-
-// alterStep is one change; op says which of the others count.
-type alterStep struct {
-	op         string // as in PATCH of a table: add_column, rename_column, …
-	column     catalog.ColumnSpec
-	first      bool
-	after      string
-	name, to   string
-	comment    string
-	properties map[string]string
-	keys       []string
+// alterPartition is ALTER TABLE table ADD or DROP PARTITION.
+type alterPartition struct {
+	table     tableName
+	drop      bool
+	tolerant  bool   // IF [NOT] EXISTS
+	partition []byte // the JSON object of its values
+	at        int
 }
+
+func (*alterTable) statement()     {}
+func (*alterPartition) statement() {}
 
 // alter reads what comes after ALTER.
 func (p *parser) alter() statement {
@@ -39,22 +36,28 @@ func (p *parser) alter() statement {
 	if p.tok.word("IF") {
 		p.unsupported(p.tok.at, "ALTER TABLE IF EXISTS")
 	}
-	st := &alterTable{table: p.plainTable(), at: p.tok.at}
+	st := &alterTable{table: p.plainTable()}
 	switch {
 	case p.accept("ADD"):
+		if p.partitionNext() {
+			return p.partition(&alterPartition{table: st.table, tolerant: p.exists("NOT")})
+		}
 		p.addColumns(st)
 	case p.accept("RENAME"):
 		p.renameColumn(st)
 	case p.accept("DROP"):
+		if p.partitionNext() {
+			return p.partition(&alterPartition{table: st.table, drop: true, tolerant: p.exists()})
+		}
 		p.dropColumns(st)
 	case p.accept("MODIFY"):
 		p.modifyColumn(st)
 	case p.accept("SET"):
-		st.steps = []alterStep{{op: "set_properties", properties: p.properties()}}
+		st.steps = []catalog.AlterStep{{Op: catalog.SetProperties, Properties: p.properties()}}
 	case p.accept("RESET"):
-		st.steps = []alterStep{{op: "reset_properties", keys: p.keys()}}
+		st.steps = []catalog.AlterStep{{Op: catalog.ResetProperties, Keys: p.keys()}}
 	case p.accept("COMMENT"):
-		st.steps = []alterStep{{op: "set_comment", comment: p.text("a comment")}}
+		st.steps = []catalog.AlterStep{{Op: catalog.SetComment, Comment: new(p.text("a comment"))}}
 	case p.tok.word("ALTER"), p.tok.word("CHANGE"):
 		p.unsupported(p.tok.at, "ALTER TABLE … "+strings.ToUpper(p.tok.val)+" (write MODIFY name TYPE)")
 	default:
@@ -95,20 +98,20 @@ func (p *parser) addColumns(st *alterTable) {
 	st.steps = append(st.steps, p.addColumn())
 }
 
-func (p *parser) addColumn() alterStep {
-	s := alterStep{op: "add_column"}
-	s.column = p.columnType(p.name("the name of the column"))
+func (p *parser) addColumn() catalog.AlterStep {
+	c := p.columnType(p.field("the name of the column"))
+	s := catalog.AlterStep{Op: catalog.AddColumn, Column: &c}
 	for p.err == nil {
 		at := p.tok.at
 		switch {
 		case p.accept("FIRST"):
-			s.first = true
+			s.First = true
 		case p.accept("AFTER"):
-			s.after = p.name("the name of a column").text
+			s.After = p.field("the name of a column").text
 		case p.tok.word("PRIMARY"):
 			p.unsupported(at, "a change of the primary key")
 		default:
-			if p.attribute(&s.column) {
+			if p.attribute(&c) {
 				continue
 			}
 			return s
@@ -130,10 +133,10 @@ func (p *parser) renameColumn(st *alterTable) {
 		return
 	}
 	p.optionalColumn()
-	s := alterStep{op: "rename_column", name: p.name("the name of a column").text}
+	s := catalog.AlterStep{Op: catalog.RenameColumn, Name: p.field("the name of a column").text}
 	p.expect("TO")
-	s.to = p.name("the new name of the column").text
-	st.steps = []alterStep{s}
+	s.To = p.name("the new name of the column").text
+	st.steps = []catalog.AlterStep{s}
 }
 
 // dropColumns reads DROP [COLUMN] name, or DROP (name, …).
@@ -144,10 +147,10 @@ func (p *parser) dropColumns(st *alterTable) {
 	if p.tok.symbol("(") {
 		names = p.names("the name of a column")
 	} else {
-		names = append(names, p.name("the name of a column"))
+		names = append(names, p.field("the name of a column"))
 	}
 	for _, n := range names {
-		st.steps = append(st.steps, alterStep{op: "drop_column", name: n.text})
+		st.steps = append(st.steps, catalog.AlterStep{Op: catalog.DropColumn, Name: n.text})
 	}
 }
 
@@ -158,10 +161,8 @@ func (p *parser) modifyColumn(st *alterTable) {
 	if p.tok.symbol("(") {
 		p.unsupported(p.tok.at, "MODIFY of several columns")
 	}
-	n := p.name("the name of a column")
-	s := alterStep{op: "alter_type", name: n.text}
-	s.column = p.columnType(n)
-	st.steps = append(st.steps, s)
+	n := p.field("the name of a column")
+	st.steps = append(st.steps, catalog.AlterStep{Op: catalog.AlterType, Name: n.text, Type: p.columnType(n).Type})
 	if p.tok.word("NOT") || p.tok.word("NULL") {
 		p.unsupported(p.tok.at, "a change of what may be NULL")
 	}
@@ -169,6 +170,49 @@ func (p *parser) modifyColumn(st *alterTable) {
 		p.unsupported(p.tok.at, "moving a column ("+strings.ToUpper(p.tok.val)+")")
 	}
 	if p.accept("COMMENT") {
-		st.steps = append(st.steps, alterStep{op: "set_comment", name: n.text, comment: p.text("a comment")})
+		st.steps = append(st.steps, catalog.AlterStep{Op: catalog.SetComment, Name: n.text, Comment: new(p.text("a comment"))})
 	}
+}
+
+// field takes the name of a column, or the path of a field within one.
+func (p *parser) field(noun string) name {
+	n := p.name(noun)
+	for p.acceptSymbol(".") {
+		n.text += "." + p.name("the name of a field").text
+	}
+	return n
+}
+
+// partitionNext says whether [IF [NOT] EXISTS] PARTITION (… comes next, which is no column.
+func (p *parser) partitionNext() bool {
+	return p.tok.word("IF") || p.tok.word("PARTITION") && p.peek().symbol("(")
+}
+
+// partition reads PARTITION (column = value, …).
+func (p *parser) partition(st *alterPartition) statement {
+	p.expect("PARTITION")
+	st.at = p.tok.at
+	p.expectSymbol("(", "before the values of the partition")
+	r := rowReader{p: p, object: []byte{'{'}}
+	for p.err == nil {
+		if len(r.object) > 1 {
+			r.object = append(r.object, ',')
+		}
+		r.object = append(appendJSONText(r.object, p.name("a partition column").text), ':')
+		p.expectSymbol("=", "after the name of a partition column")
+		if p.tok.symbol("?") {
+			p.unsupported(p.tok.at, "? in PARTITION")
+		}
+		r.value(nil, 0)
+		if !p.acceptSymbol(",") {
+			break
+		}
+	}
+	p.expectSymbol(")", "or a comma after a value")
+	st.partition = append(r.object, '}')
+	if p.tok.symbol(",") || p.tok.word("PARTITION") {
+		p.unsupported(p.tok.at, "several partitions in one ALTER TABLE")
+	}
+	p.end()
+	return st
 }

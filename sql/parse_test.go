@@ -66,26 +66,28 @@ func TestCondition(t *testing.T) {
 	}
 }
 
-func column(name, typ string) catalog.ColumnSpec { return catalog.ColumnSpec{Name: name, Type: typ} }
+func column(name, typ string) *catalog.ColumnSpec { return &catalog.ColumnSpec{Name: name, Type: typ} }
 
 // ALTER TABLE is read in the forms that people know.
 func TestParseAlter(t *testing.T) {
-	for text, want := range map[string][]alterStep{
-		"ALTER TABLE t ADD x INT":                                  {{op: "add_column", column: column("x", "INT")}},
-		"ALTER TABLE t ADD COLUMN x INT FIRST":                     {{op: "add_column", column: column("x", "INT"), first: true}},
-		"ALTER TABLE t ADD `column` MAP<INT, STRING> AFTER `b`":    {{op: "add_column", column: column("column", "MAP< INT, STRING>"), after: "b"}},
-		"ALTER TABLE t ADD (x INT, y DECIMAL(9, 2))":               {{op: "add_column", column: column("x", "INT")}, {op: "add_column", column: column("y", "DECIMAL( 9, 2)")}},
-		"ALTER TABLE t RENAME a TO b":                              {{op: "rename_column", name: "a", to: "b"}},
-		"ALTER TABLE t RENAME COLUMN to TO b":                      {{op: "rename_column", name: "to", to: "b"}},
-		"ALTER TABLE t RENAME to TO b":                             {{op: "rename_column", name: "to", to: "b"}},
-		"ALTER TABLE t DROP COLUMN a":                              {{op: "drop_column", name: "a"}},
-		"ALTER TABLE t DROP column":                                {{op: "drop_column", name: "column"}},
-		"ALTER TABLE t DROP (a, b)":                                {{op: "drop_column", name: "a"}, {op: "drop_column", name: "b"}},
-		"ALTER TABLE t MODIFY a BIGINT":                            {{op: "alter_type", name: "a", column: column("a", "BIGINT")}},
-		"ALTER TABLE t MODIFY COLUMN a BIGINT COMMENT 'c'":         {{op: "alter_type", name: "a", column: column("a", "BIGINT")}, {op: "set_comment", name: "a", comment: "c"}},
-		"ALTER TABLE t SET ('table.log.ttl' = '7d', 'it''s' = '')": {{op: "set_properties", properties: map[string]string{"table.log.ttl": "7d", "it's": ""}}},
-		"ALTER TABLE t RESET ('a', 'b');":                          {{op: "reset_properties", keys: []string{"a", "b"}}},
-		"ALTER TABLE t COMMENT 'c'":                                {{op: "set_comment", comment: "c"}},
+	for text, want := range map[string][]catalog.AlterStep{
+		"ALTER TABLE t ADD x INT":                                  {{Op: "add_column", Column: column("x", "INT")}},
+		"ALTER TABLE t ADD COLUMN x INT FIRST":                     {{Op: "add_column", Column: column("x", "INT"), First: true}},
+		"ALTER TABLE t ADD `column` MAP<INT, STRING> AFTER `b`":    {{Op: "add_column", Column: column("column", "MAP< INT, STRING>"), After: "b"}},
+		"ALTER TABLE t ADD (x INT, y DECIMAL(9, 2))":               {{Op: "add_column", Column: column("x", "INT")}, {Op: "add_column", Column: column("y", "DECIMAL( 9, 2)")}},
+		"ALTER TABLE t RENAME a TO b":                              {{Op: "rename_column", Name: "a", To: "b"}},
+		"ALTER TABLE t RENAME COLUMN to TO b":                      {{Op: "rename_column", Name: "to", To: "b"}},
+		"ALTER TABLE t RENAME to TO b":                             {{Op: "rename_column", Name: "to", To: "b"}},
+		"ALTER TABLE t DROP COLUMN a":                              {{Op: "drop_column", Name: "a"}},
+		"ALTER TABLE t DROP column.`key`.b":                        {{Op: "drop_column", Name: "column.key.b"}},
+		"ALTER TABLE t ADD a.b INT AFTER a.c":                      {{Op: "add_column", Column: column("a.b", "INT"), After: "a.c"}},
+		"ALTER TABLE t DROP column":                                {{Op: "drop_column", Name: "column"}},
+		"ALTER TABLE t DROP (a, b)":                                {{Op: "drop_column", Name: "a"}, {Op: "drop_column", Name: "b"}},
+		"ALTER TABLE t MODIFY a BIGINT":                            {{Op: "alter_type", Name: "a", Type: "BIGINT"}},
+		"ALTER TABLE t MODIFY COLUMN a BIGINT COMMENT 'c'":         {{Op: "alter_type", Name: "a", Type: "BIGINT"}, {Op: "set_comment", Name: "a", Comment: new("c")}},
+		"ALTER TABLE t SET ('table.log.ttl' = '7d', 'it''s' = '')": {{Op: "set_properties", Properties: map[string]string{"table.log.ttl": "7d", "it's": ""}}},
+		"ALTER TABLE t RESET ('a', 'b');":                          {{Op: "reset_properties", Keys: []string{"a", "b"}}},
+		"ALTER TABLE t COMMENT 'c'":                                {{Op: "set_comment", Comment: new("c")}},
 	} {
 		st, _, err := parse(text)
 		require.NoError(t, err, text)

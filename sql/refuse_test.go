@@ -270,7 +270,7 @@ func TestAlmostRight(t *testing.T) {
 		{"DELETE FROM orders WHERE idd = 1", errs.UnknownColumn, `line 1, column 26`},
 		{"SHOW TABELS", errs.InvalidRequest, "did you mean TABLES?"},
 		{"SHOW TABLES FROM nothing", errs.DatabaseNotFound, ""},
-		{"SHOW PARTITIONS orders", errs.WrongTableKind, "has no partitions"},
+		{"SHOW PARTITIONS orders", errs.WrongTableKind, "is not partitioned"},
 		{"DESCRIBE", errs.InvalidRequest, "expected the name of a table"},
 		{"DESCRIBE nothing", errs.TableNotFound, ""},
 		{"ALTER TABLE orders AD x INT", errs.InvalidRequest, "did you mean ADD?"},

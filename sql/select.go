@@ -154,7 +154,7 @@ func (s *selection) rows(ctx context.Context) (*Result, error) {
 		return nil, err
 	}
 	if !sorted {
-		if in, err = sortRows(ctx, in, cols, order, s.limit); err != nil {
+		if in, err = s.sortRows(ctx, in, cols, order, s.limit); err != nil {
 			return nil, err
 		}
 	}

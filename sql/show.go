@@ -11,7 +11,6 @@ import (
 
 	millrace "github.com/millrace/millrace"
 	"github.com/millrace/millrace/catalog"
-	"github.com/millrace/millrace/errs"
 	"github.com/millrace/millrace/router"
 )
 
@@ -67,10 +66,19 @@ func (c *call) showPartitions(ctx context.Context, st *showPartitions) (*Result,
 	if err != nil {
 		return nil, err
 	}
-	if !t.Partitioned() {
-		return nil, errs.New(errs.WrongTableKind, "table %s has no partitions: it was created without PARTITIONED BY", t.Path)
+	if err := partitioned(t); err != nil {
+		return nil, err
 	}
-	return nil, errs.New(errs.NotImplemented, "SHOW PARTITIONS is not implemented yet")
+	ps, err := c.o.Catalog.Partitions(ctx, t.ID)
+	if err != nil {
+		return nil, err
+	}
+	return built([]millrace.Column{columnOf("partition", millrace.String, false), columnOf("state", millrace.String, false)}, func(b []array.Builder) {
+		for _, p := range ps {
+			b[0].(*array.StringBuilder).Append(p.Name)
+			b[1].(*array.StringBuilder).Append(string(p.State))
+		}
+	}), nil
 }
 
 func (c *call) showCreateTable(ctx context.Context, st *showCreateTable) (*Result, error) {

@@ -67,6 +67,7 @@ type sorter struct {
 	by    []int // columns
 	desc  []bool
 	limit int64 // -1: none
+	most  int64 // bytes that may be held
 
 	recs  []arrow.RecordBatch // what rows refer to
 	rows  []sortedRow
@@ -113,13 +114,13 @@ func (s *sorter) add(rec arrow.RecordBatch) error {
 	rec.Retain()
 	s.recs = append(s.recs, rec)
 	s.bytes += recordSize(rec)
-	if s.limit >= 0 && int64(len(s.rows)) > s.limit && (s.size() > maxHeldBytes/2 || int64(len(s.rows)) > 2*s.limit+heldRows) {
+	if s.limit >= 0 && int64(len(s.rows)) > s.limit && (s.size() > s.most/2 || int64(len(s.rows)) > 2*s.limit+heldRows) {
 		if err := s.compact(); err != nil {
 			return err
 		}
 	}
-	if s.size() > maxHeldBytes {
-		return errs.New(errs.TooLarge, "the rows to sort take more than %d MiB; take fewer with WHERE or LIMIT, or leave ORDER BY out and sort what comes", maxHeldBytes>>20)
+	if s.size() > s.most {
+		return errs.New(errs.TooLarge, "the rows to sort take more than %d MiB; take fewer with WHERE or LIMIT, or leave ORDER BY out and sort what comes", s.most>>20)
 	}
 	return nil
 }
@@ -251,8 +252,8 @@ func concatenate(parts []arrow.RecordBatch) (arrow.RecordBatch, error) {
 }
 
 // sortRows reads all of in, whose columns are cols, and gives its rows sorted.
-func sortRows(ctx context.Context, in batches, cols []millrace.Column, order []sorting, limit int64) (batches, error) {
-	s := &sorter{limit: limit}
+func (c *call) sortRows(ctx context.Context, in batches, cols []millrace.Column, order []sorting, limit int64) (batches, error) {
+	s := &sorter{limit: limit, most: c.most}
 	defer s.release()
 	for _, o := range order {
 		s.by = append(s.by, slices.IndexFunc(cols, func(c millrace.Column) bool { return c.ID == o.column.ID }))
