@@ -84,14 +84,14 @@ func (rd *Reader) follow(pr *partReader) {
 }
 
 // refresh lets partitions join that were made since the reader began, and those leave
-// that have ended. They join at their earliest record, so that none is missed; and
-// when the keyed state is read, so that a cursor can say how far that was.
+// that have ended. They join at their earliest record, so that none is missed, and
+// behind the parts that have keyed state to read, so that a cursor can say which do.
 func (rd *Reader) refresh(ctx context.Context) error {
 	if !rd.plan.Follow || !rd.plan.Table.Partitioned() {
 		return nil
 	}
 	ps, err := rd.r.o.Catalog.Partitions(ctx, rd.plan.Table.ID)
-	if err != nil || same(ps, rd.listed) || slices.ContainsFunc(rd.parts, func(pr *partReader) bool { return pr.state }) {
+	if err != nil || same(ps, rd.listed) {
 		return err
 	}
 	rd.listed = ps

@@ -136,7 +136,12 @@ func (f *parted) must(t *millrace.Table, mode router.Mode, text string) *router.
 	return res
 }
 
-func (f *parted) refused(code errs.Code, err error) *errs.Error {
+func (f *parted) refused(code errs.Code, err error) {
+	f.t.Helper()
+	_ = f.problem(code, err)
+}
+
+func (f *parted) problem(code errs.Code, err error) *errs.Error {
 	f.t.Helper()
 	require.Equal(f.t, code, errs.CodeOf(err), "%v", err)
 	e, ok := err.(*errs.Error) //nolint:errorlint // it comes as it is
@@ -356,13 +361,13 @@ func TestPartitionRefusals(t *testing.T) {
 		s.PartitionBy, s.Properties = []string{"dt"}, map[string]string{"table.partition.dynamic": "false"}
 	})
 	_, err := f.write(fixed, router.Append, `{"k":1,"dt":"a"} {"k":2,"dt":"b"}`)
-	e := f.refused(errs.PartitionNotFound, err)
+	e := f.problem(errs.PartitionNotFound, err)
 	require.Contains(t, e.Message, "dt=a")
 	require.EqualValues(t, 0, *e.Fields[0].Index)
 	_, _, err = f.cat.EnsurePartition(context.Background(), fixed.ID, []string{"a"})
 	require.NoError(t, err)
 	_, err = f.write(fixed, router.Append, `{"k":1,"dt":"a"} {"k":1,"dt":"a"} {"k":2,"dt":"b"}`)
-	e = f.refused(errs.PartitionNotFound, err)
+	e = f.problem(errs.PartitionNotFound, err)
 	require.EqualValues(t, 2, *e.Fields[0].Index)
 	got, _ := f.scan("d.fixed", &router.ReadRequest{})
 	require.Empty(t, got)
@@ -372,11 +377,11 @@ func TestPartitionRefusals(t *testing.T) {
 	rows := f.rows(tbl, `{"k":1,"v":"x","dt":"a"} {"k":1,"v":"x","dt":"b"}`, jsonrow.Options{})
 	rows.Record = nullIn(rows.Record, 2, 1)
 	_, err = f.r.Write(context.Background(), &router.WriteRequest{Table: tbl, Mode: router.Append, Rows: rows, FirstRow: 10})
-	e = f.refused(errs.NullNotAllowed, err)
+	e = f.problem(errs.NullNotAllowed, err)
 	require.Equal(t, "dt", e.Fields[0].Field)
 	require.EqualValues(t, 11, *e.Fields[0].Index)
 	_, err = f.write(tbl, router.Append, fmt.Sprintf(`{"k":1,"dt":"a"} {"k":1,"dt":%q}`, strings.Repeat("x", 5000)))
-	e = f.refused(errs.ValueOutOfRange, err)
+	e = f.problem(errs.ValueOutOfRange, err)
 	require.EqualValues(t, 1, *e.Fields[0].Index)
 	got, _ = f.scan("d.days", &router.ReadRequest{})
 	require.Empty(t, got)
@@ -410,4 +415,8 @@ func nullIn(rec arrow.RecordBatch, col, at int) arrow.RecordBatch {
 	cols := slices.Clone(rec.Columns())
 	cols[col] = b.NewArray()
 	return array.NewRecordBatch(rec.Schema(), cols, rec.NumRows())
+}
+
+func partitionBy(buckets int, columns ...string) func(*catalog.Spec) {
+	return func(s *catalog.Spec) { s.PartitionBy, s.Buckets = columns, &buckets }
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"sync"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -65,6 +66,7 @@ type Router struct {
 	metrics   *metrics
 	spread    spreader
 	followers followers
+	ending    sync.Mutex // held while a partition takes the steps of its end
 	running   runningKeys
 }
 

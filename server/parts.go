@@ -75,7 +75,24 @@ func (s *Server) openDoors(ctx context.Context) error {
 	})
 	s.serveFlight(l)
 	s.front.serveAPI(api)
+	s.keepPartitions(ctx, r)
 	return nil
+}
+
+// keepPartitions makes partitions ahead of time, and ends old ones, as long as the
+// server runs.
+func (s *Server) keepPartitions(ctx context.Context, r *router.Router) {
+	run, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		router.NewKeeper(r, s.catalog).Run(run)
+	}()
+	s.onStop("keeper of partitions", func(context.Context) error {
+		cancel()
+		<-ended
+		return nil
+	})
 }
 
 // signer signs with the keys of the catalog, which changes them daily.

@@ -1,0 +1,164 @@
+package router
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"slices"
+	"time"
+
+	millrace "github.com/millrace/millrace"
+	"github.com/millrace/millrace/errs"
+)
+
+// KeeperCatalog is what a Keeper needs of the catalog, besides what a Router does.
+type KeeperCatalog interface {
+	// AllTables are all tables.
+	AllTables() []*millrace.Table
+	// Revision counts the changes made so far.
+	Revision() int64
+	// ExpirePartitions says that partitions of an auto-partitioned table that begin
+	// before a time are never made again.
+	ExpirePartitions(ctx context.Context, table millrace.TableID, before time.Time) error
+}
+
+// Keeper makes the partitions of auto-partitioned tables ahead of time, ends those that
+// are older than is kept, and finishes what a crash or an error left half done of the
+// end of a partition. It belongs to one goroutine.
+type Keeper struct {
+	r    *Router
+	cat  KeeperCatalog
+	done map[millrace.TableID]kept
+}
+
+// kept is a table as it was when nothing was left to do for it.
+type kept struct {
+	partitions []*millrace.Partition
+	version    int64
+	period     time.Time
+}
+
+// NewKeeper makes a keeper of the router's tables.
+func NewKeeper(r *Router, cat KeeperCatalog) *Keeper {
+	return &Keeper{r: r, cat: cat, done: map[millrace.TableID]kept{}}
+}
+
+const (
+	// keepEvery is how soon a table that was made or changed is looked at.
+	keepEvery = time.Second
+	// keepAtLeast is how often all are, since periods end.
+	keepAtLeast = 10 * time.Second
+)
+
+// Run keeps partitions until ctx ends.
+func (k *Keeper) Run(ctx context.Context) {
+	tick := time.NewTicker(keepEvery)
+	defer tick.Stop()
+	seen, last := int64(-1), time.Time{}
+	for {
+		if rev, now := k.cat.Revision(), k.r.o.Clock.Now(); rev != seen || now.Sub(last) >= keepAtLeast {
+			seen, last = rev, now
+			k.Pass(ctx)
+		}
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+// Pass does what there is to do now. What cannot be done is tried again by the next one.
+func (k *Keeper) Pass(ctx context.Context) {
+	there := map[millrace.TableID]bool{}
+	for _, t := range k.cat.AllTables() {
+		if !t.Partitioned() {
+			continue
+		}
+		there[t.ID] = true
+		err := k.keep(ctx, t)
+		if err != nil && ctx.Err() == nil && !errs.Is(err, errs.TableNotFound) {
+			k.r.o.Logger.ErrorContext(ctx, "partitions are not kept, it is tried again", slog.String("table", t.Path.String()), errAttr(err))
+		}
+	}
+	for id := range k.done {
+		if !there[id] {
+			delete(k.done, id)
+		}
+	}
+}
+
+// keep does what there is to do for one table.
+func (k *Keeper) keep(ctx context.Context, t *millrace.Table) error {
+	auto := t.Options.AutoPartition
+	now := kept{version: t.Version}
+	if auto != nil {
+		loc, err := auto.Location()
+		if err != nil {
+			return errs.Wrap(errs.Internal, "router.Keeper", err)
+		}
+		now.period = auto.Unit.Start(k.r.o.Clock.Now().In(loc))
+	}
+	list := func() (err error) {
+		now.partitions, err = k.r.o.Catalog.Partitions(ctx, t.ID)
+		return err
+	}
+	if err := list(); err != nil {
+		return err
+	}
+	before, ok := k.done[t.ID]
+	if ok && same(before.partitions, now.partitions) && before.version == now.version && before.period.Equal(now.period) {
+		return nil
+	}
+	if auto != nil {
+		if err := k.makeAhead(ctx, t, now.period); err != nil {
+			return err
+		}
+		if err := k.cat.ExpirePartitions(ctx, t.ID, oldest(auto, now.period)); err != nil {
+			return err
+		}
+	}
+	var failed error // one that cannot end does not keep the others
+	for _, p := range now.partitions {
+		if p.State == millrace.PartitionOpen && (auto == nil || !past(t, p, now.period)) {
+			continue
+		}
+		failed = errors.Join(failed, k.r.endPartition(ctx, p))
+	}
+	if err := errors.Join(failed, list()); err != nil {
+		return err
+	}
+	k.done[t.ID] = now
+	return nil
+}
+
+// oldest is the beginning of the oldest period that is kept.
+func oldest(a *millrace.AutoPartition, period time.Time) time.Time {
+	return a.Unit.Add(period, -a.Retain)
+}
+
+// past says whether a partition is of a period before those that are kept. A value that
+// is no time, from before the table had a period, is not.
+func past(t *millrace.Table, p *millrace.Partition, period time.Time) bool {
+	a := t.Options.AutoPartition
+	i := slices.Index(t.PartitionBy, a.Column)
+	start, err := a.Unit.Parse(t.Columns(t.PartitionBy)[i].Type, p.Values[i], period.Location())
+	return err == nil && start.Before(oldest(a, period))
+}
+
+// makeAhead makes the partitions from the current period on.
+func (k *Keeper) makeAhead(ctx context.Context, t *millrace.Table, period time.Time) error {
+	a := t.Options.AutoPartition
+	if len(t.PartitionBy) != 1 {
+		return nil // what the other columns will hold is not known
+	}
+	typ := t.Columns(t.PartitionBy)[0].Type
+	for i := range a.Precreate {
+		_, _, err := k.r.o.Catalog.EnsurePartition(ctx, t.ID, []string{a.Unit.Text(typ, a.Unit.Add(period, i))})
+		// One that is being dropped is made again by who writes to it.
+		if err != nil && !errs.Is(err, errs.PartitionExpired) {
+			return err
+		}
+	}
+	return nil
+}
