@@ -5,6 +5,7 @@ import (
 	"strconv"
 	"strings"
 	"time"
+	_ "time/tzdata" // zones on machines that have none
 )
 
 // Location is the time zone whose days and hours the partitions are.

@@ -59,3 +59,93 @@ func BenchmarkCreateDrop(b *testing.B) {
 		})
 	}
 }
+
+// benchPartitions is a catalog with n partitions of one table beside 1,000 tables.
+func benchPartitions(b *testing.B, n int, fs vfs.FS, dir string) (*Catalog, *millrace.Table) {
+	b.Helper()
+	c := benchCatalog(b, 1000, fs, dir)
+	table, _, err := c.CreateTable(b.Context(), "d", Spec{Name: "p", Columns: cols("dt", "STRING"), PartitionBy: []string{"dt"}}, false)
+	if err != nil {
+		b.Fatal(err)
+	}
+	for i := range n {
+		if _, _, err := c.EnsurePartition(b.Context(), table.ID, []string{fmt.Sprintf("%06d", i)}); err != nil {
+			b.Fatal(err)
+		}
+	}
+	return c, table
+}
+
+// Finding a partition that exists, as each write does, and listing all.
+func BenchmarkPartition(b *testing.B) {
+	for _, n := range []int{10, millrace.MaxPartitions} {
+		c, table := benchPartitions(b, n, vfs.NewMem(), "catalog")
+		for name, find := range map[string]func() error{
+			"name": func() error {
+				_, err := c.Partition(b.Context(), table.ID, "dt=000007")
+				return err
+			},
+			"id": func() error {
+				_, err := c.PartitionByID(b.Context(), table.ID, 7)
+				return err
+			},
+			"ensure": func() error {
+				_, _, err := c.EnsurePartition(b.Context(), table.ID, []string{"000007"})
+				return err
+			},
+			"list": func() error {
+				_, err := c.Partitions(b.Context(), table.ID)
+				return err
+			},
+		} {
+			b.Run(fmt.Sprint(name, "/", n), func(b *testing.B) {
+				b.ReportAllocs()
+				for b.Loop() {
+					if err := find(); err != nil {
+						b.Fatal(err)
+					}
+				}
+			})
+		}
+	}
+}
+
+// Making and removing a partition beside n others and 1,000 tables, with the syncs
+// of a real disk and without.
+func BenchmarkCreatePartition(b *testing.B) {
+	for _, n := range []int{10, millrace.MaxPartitions - 1} {
+		for disk, fs := range map[string]vfs.FS{"mem": vfs.NewMem(), "disk": vfs.Default} {
+			b.Run(fmt.Sprint(disk, "/", n), func(b *testing.B) {
+				c, table := benchPartitions(b, n, fs, b.TempDir()+"/catalog")
+				b.ReportAllocs()
+				for b.Loop() {
+					p, _, err := c.EnsurePartition(b.Context(), table.ID, []string{"extra"})
+					if err != nil {
+						b.Fatal(err)
+					}
+					if _, err := c.RemovePartition(b.Context(), table.ID, p.ID); err != nil {
+						b.Fatal(err)
+					}
+				}
+			})
+		}
+	}
+}
+
+// Opening a catalog of 1,000 tables and 10,000 partitions.
+func BenchmarkOpen(b *testing.B) {
+	fs := vfs.NewMem()
+	c, _ := benchPartitions(b, millrace.MaxPartitions, fs, "catalog")
+	if err := c.Close(); err != nil {
+		b.Fatal(err)
+	}
+	for b.Loop() {
+		c, err := Open(b.Context(), Options{Dir: "catalog", FS: fs, Logger: slog.New(slog.DiscardHandler), Clock: func() time.Time { return testTime }})
+		if err != nil {
+			b.Fatal(err)
+		}
+		if err := c.Close(); err != nil {
+			b.Fatal(err)
+		}
+	}
+}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"slices"
 	"testing"
 	"time"
 
@@ -110,7 +111,11 @@ func describe(t testing.TB, c *Catalog) map[string]any {
 			if err != nil {
 				t.Fatal(err)
 			}
-			out[table.Path.String()] = []any{table, schemas}
+			partitions, err := c.Partitions(t.Context(), table.ID)
+			if err != nil {
+				t.Fatal(err)
+			}
+			out[table.Path.String()] = []any{table, schemas, slices.Clone(partitions), c.current.Load().nextIDs[table.ID]}
 		}
 	}
 	return out

@@ -38,14 +38,15 @@ func (f *failNth) MaybeError(op errorfs.Op) error {
 }
 
 // workload makes changes until one fails, and returns what was acknowledged: the
-// tables that are there, and the one that may or may not be.
+// tables and partitions that are there, and the one that may or may not be, as
+// things tells them.
 func workload(c *Catalog) (acked map[string]bool, unsure string, err error) {
 	ctx := context.Background()
 	acked = map[string]bool{}
 	if _, err := c.CreateDatabase(ctx, "d", ""); err != nil {
 		return acked, "", err
 	}
-	for i := range 6 {
+	for i := range 3 {
 		name := fmt.Sprint("t", i)
 		if _, _, err := c.CreateTable(ctx, "d", keyed(name, 2), false); err != nil {
 			return acked, name, err
@@ -59,7 +60,51 @@ func workload(c *Catalog) (acked map[string]bool, unsure string, err error) {
 			delete(acked, name)
 		}
 	}
+	return partitionWorkload(ctx, c, acked)
+}
+
+// partitionWorkload goes on with partitions, an ALTER and ids.
+func partitionWorkload(ctx context.Context, c *Catalog, acked map[string]bool) (map[string]bool, string, error) {
+	spec := Spec{Name: "p", Columns: cols("dt", "STRING", "v", "INT"), PartitionBy: []string{"dt"}}
+	table, _, err := c.CreateTable(ctx, "d", spec, false)
+	if err != nil {
+		return acked, "p", err
+	}
+	acked["p"] = true
+	for i := range 2 {
+		p, _, err := c.EnsurePartition(ctx, table.ID, []string{fmt.Sprint(i)})
+		if err != nil {
+			return acked, fmt.Sprint("p/dt=", i), err
+		}
+		acked["p/"+p.Name] = true
+		if i == 1 {
+			if _, err := c.RemovePartition(ctx, table.ID, p.ID); err != nil {
+				delete(acked, "p/"+p.Name)
+				return acked, "p/" + p.Name, err
+			}
+			delete(acked, "p/"+p.Name)
+		}
+	}
+	if _, err := c.AlterTable(ctx, table.Path, []AlterStep{{Op: RenameColumn, Name: "v", To: "w"}}, nil); err != nil {
+		return acked, "p.w", err
+	}
+	acked["p.w"] = true
 	return acked, "", nil
+}
+
+// things are what workload made, as it names them.
+func things(c *Catalog) map[string]bool {
+	out := map[string]bool{}
+	for _, table := range c.AllTables() {
+		out[table.Path.Table] = true
+		if table.Schema.Index("w") >= 0 {
+			out["p.w"] = true
+		}
+		for _, p := range c.current.Load().partitions[table.ID].all() {
+			out[table.Path.Table+"/"+p.Name] = true
+		}
+	}
+	return out
 }
 
 // When the k-th file operation and all after it fail, and then the power goes with
@@ -87,10 +132,10 @@ func TestFailAndCrash(t *testing.T) {
 				if _, err := c.CreateDatabase(context.Background(), "later", ""); !errs.Is(err, errs.Unavailable) {
 					t.Errorf("operation %d: a change after the failure: %v", k, err)
 				}
-				for name := range acked {
-					if _, err := c.Table(context.Background(), millrace.TablePath{Database: "d", Table: name}); err != nil {
-						t.Errorf("operation %d: read after the failure: %v", k, err)
-					}
+				got := things(c)
+				delete(got, unsure)
+				if d := cmp.Diff(acked, got); d != "" {
+					t.Errorf("operation %d: read after the failure (-acknowledged +there):\n%s", k, d)
 				}
 			}
 		}
@@ -136,10 +181,7 @@ func checkAfterCrash(t *testing.T, when string, fs vfs.FS, acked map[string]bool
 		return
 	}
 	defer c.Close()
-	got := map[string]bool{}
-	for _, table := range c.AllTables() {
-		got[table.Path.Table] = true
-	}
+	got := things(c)
 	delete(got, unsure)
 	if d := cmp.Diff(acked, got); d != "" {
 		t.Errorf("%s (-acknowledged +there, without %q):\n%s", when, unsure, d)

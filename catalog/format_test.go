@@ -11,11 +11,13 @@ import (
 	"time"
 
 	"github.com/cockroachdb/pebble/v2/vfs"
+	"github.com/google/go-cmp/cmp"
 
 	millrace "github.com/millrace/millrace"
+	"github.com/millrace/millrace/errs"
 )
 
-var rewrite = flag.Bool("rewrite", false, "write the expected files anew; for a new format version only")
+var rewrite = flag.Bool("rewrite", false, "write the newest expected files anew; for a new format only")
 
 // golden is where a release's store and its contents in words are.
 type golden struct {
@@ -27,35 +29,101 @@ func goldenFiles(version string) golden {
 	return golden{dir: filepath.Join(dir, "catalog"), text: filepath.Join(dir, "catalog.txt")}
 }
 
-// The store that each release left in testdata is opened by this one, with every
-// key and value as they were written.
+// newestGolden is the format that this release writes: value version and feature level.
+const newestGolden = "v1-level2"
+
+// The stores that releases left in testdata are opened by this one, with every key
+// and value as they were written.
 func TestGoldenStores(t *testing.T) {
-	g := goldenFiles("v1")
 	if *rewrite {
-		writeGolden(t, g)
+		writeGolden(t, goldenFiles(newestGolden))
 	}
-	dir := copyDir(t, g.dir)
-	c, err := Open(t.Context(), Options{Dir: dir, FS: vfs.Default, Logger: slog.New(slog.DiscardHandler), Clock: func() time.Time { return testTime }})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer c.Close()
-	got := dump(t, c)
-	if *rewrite {
-		if err := os.WriteFile(g.text, []byte(got), 0o600); err != nil {
+	for _, version := range []string{"v1", newestGolden} {
+		g := goldenFiles(version)
+		c := openGolden(t, g)
+		got := dump(t, c)
+		if *rewrite && version == newestGolden {
+			if err := os.WriteFile(g.text, []byte(got), 0o600); err != nil {
+				t.Fatal(err)
+			}
+		}
+		want, err := os.ReadFile(g.text)
+		if err != nil {
 			t.Fatal(err)
 		}
+		if got != string(want) {
+			t.Errorf("%s: got:\n%s\nwant:\n%s", version, got, want)
+		}
+		table, err := c.Table(t.Context(), millrace.TablePath{Database: "retail", Table: "orders"})
+		if err != nil || table.Schema.Columns[1].Type.String() != "DECIMAL(12,2)" || len(table.Shards) != 6 || !isZero(table.Options) {
+			t.Errorf("%s: %+v, %v", version, table, err)
+		}
 	}
-	want, err := os.ReadFile(g.text)
+}
+
+func openGolden(t *testing.T, g golden) *Catalog {
+	t.Helper()
+	c, err := Open(t.Context(), Options{Dir: copyDir(t, g.dir), FS: vfs.Default, Logger: slog.New(slog.DiscardHandler), Clock: func() time.Time { return testTime }})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got != string(want) {
-		t.Errorf("got:\n%s\nwant:\n%s", got, want)
+	t.Cleanup(func() {
+		if err := c.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return c
+}
+
+// A store of the first release can be gone on with: its tables are altered and get
+// options, and a release that does not know that refuses it.
+func TestOldStoreGoesOn(t *testing.T) {
+	c := openGolden(t, goldenFiles("v1"))
+	path := millrace.TablePath{Database: "retail", Table: "orders"}
+	if c.FeatureLevel() != FeatureBase {
+		t.Error(c.FeatureLevel())
 	}
-	table, err := c.Table(t.Context(), millrace.TablePath{Database: "retail", Table: "orders"})
-	if err != nil || table.Schema.Columns[1].Type.String() != "DECIMAL(12,2)" || len(table.Shards) != 6 {
-		t.Errorf("%+v, %v", table, err)
+	got, err := c.AlterTable(t.Context(), path, steps(t, `[{"op":"add_column","column":{"name":"lines.element.price","type":"BIGINT"}},
+		{"op":"set_properties","properties":{"table.log.ttl":"1d"}}]`), new(int64(1)))
+	if err != nil || got.Options.LogTTL != 24*time.Hour || got.Properties["owner"] != "team-a" || got.LastColumnID != 8 || c.FeatureLevel() != FeatureTables {
+		t.Errorf("%+v, %v", got, err)
+	}
+}
+
+// What the newest store holds is read back as what it was told.
+func TestGoldenTables(t *testing.T) {
+	c := openGolden(t, goldenFiles(newestGolden))
+	table, err := c.Table(t.Context(), millrace.TablePath{Database: "retail", Table: "stock"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := millrace.TableOptions{
+		LogTTL: 36 * time.Hour, MergeEngine: millrace.Aggregation, Deletes: millrace.DisableDeletes, SkipUnchanged: true, FixedPartitions: true,
+		Aggregates:    map[millrace.ColumnID]millrace.Aggregate{3: {Function: millrace.AggSum}, 4: {Function: millrace.AggListagg, Delimiter: "; "}},
+		AutoPartition: &millrace.AutoPartition{Column: 2, Unit: millrace.Daily, Zone: "Europe/Berlin", Precreate: 1, Retain: 30},
+	}
+	if d := cmp.Diff(want, table.Options); d != "" {
+		t.Error(d)
+	}
+	if got := shape(table.Schema.Columns); got != "7 note STRING, 1 sku STRING!, 2 day DATE!, 3 amount BIGINT, 4 shops STRING, 6 seq BIGINT" || table.Properties["fields.amount.agg"] != "SUM" {
+		t.Errorf("%s, %v", got, table.Properties)
+	}
+	partitions, err := c.Partitions(t.Context(), table.ID)
+	if err != nil || names(partitions) != "day=2026-11-28 day=2026-11-30" || partitions[0].State != millrace.PartitionSealed || fmt.Sprint(partitions[1].Shards) != "[1 2]" {
+		t.Errorf("%+v, %v", partitions, err)
+	}
+	if first, err := c.ReserveIDs(t.Context(), table.ID, 1); err != nil || first != 101 {
+		t.Errorf("%d, %v", first, err)
+	}
+	if _, _, err := c.EnsurePartition(t.Context(), table.ID, []string{"2026-11-19"}); !errs.Is(err, errs.PartitionExpired) {
+		t.Error(err)
+	}
+	if p, created, err := c.EnsurePartition(t.Context(), table.ID, []string{"2026-11-20"}); err != nil || !created || p.ID != 4 {
+		t.Errorf("%+v, %v", p, err)
+	}
+	versioned, err := c.Table(t.Context(), millrace.TablePath{Database: "retail", Table: "prices"})
+	if err != nil || versioned.Options.VersionColumn != 2 || versioned.Options.Image != millrace.WALImage || versioned.Options.LogTTL != -1 {
+		t.Errorf("%+v, %v", versioned, err)
 	}
 }
 
@@ -96,6 +164,7 @@ func writeGolden(t *testing.T, g golden) {
 		Properties: map[string]string{"table.changelog.image": "FULL", "owner": "team-a"},
 	})
 	tc.mustCreate(t, "retail", Spec{Name: "clicks", Columns: cols("url", "STRING")})
+	writeGoldenTables(t, tc)
 	if _, err := tc.DropTable(t.Context(), millrace.TablePath{Database: "retail", Table: "dropped"}, false); err != nil {
 		t.Fatal(err)
 	}
@@ -106,6 +175,43 @@ func writeGolden(t *testing.T, g golden) {
 		t.Fatal(err)
 	}
 	if err := c.Close(); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// writeGoldenTables adds what came with feature level 2.
+func writeGoldenTables(t *testing.T, tc *testCatalog) {
+	t.Helper()
+	two := 2
+	stock := tc.mustCreate(t, "retail", Spec{
+		Name: "stock", Buckets: &two, PrimaryKey: []string{"sku", "day"}, PartitionBy: []string{"day"},
+		Columns: append(cols("sku", "STRING", "day", "DATE", "n", "INT", "shops", "STRING", "old", "DOUBLE"), ColumnSpec{Name: "seq", Type: "BIGINT", AutoIncrement: true}),
+		Properties: map[string]string{
+			"table.merge-engine": "Aggregation", "fields.n.agg": "SUM", "fields.shops.agg": "listagg", "fields.shops.listagg-delimiter": "; ", "table.delete.behavior": "disable",
+			"table.changelog.skip-unchanged": "true", "table.log.ttl": "36h", "table.partition.dynamic": "false", "table.auto-partition.enabled": "true",
+			"table.auto-partition.time-zone": "Europe/Berlin", "table.auto-partition.num-precreate": "1", "table.auto-partition.num-retention": "30",
+		},
+	})
+	tc.mustCreate(t, "retail", Spec{
+		Name: "prices", Columns: cols("sku", "STRING", "at", "TIMESTAMP(3)"), PrimaryKey: []string{"sku"},
+		Properties: map[string]string{"table.merge-engine": "versioned", "table.merge-engine.versioned.ver-column": "at", "table.changelog.image": "WAL", "table.log.ttl": "0"},
+	})
+	sealed, removed := tc.mustEnsure(t, stock, "2026-11-28"), tc.mustEnsure(t, stock, "2026-11-29")
+	tc.mustEnsure(t, stock, "2026-11-30")
+	if _, err := tc.SetPartitionState(t.Context(), stock.ID, sealed.ID, millrace.PartitionSealed); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := tc.RemovePartition(t.Context(), stock.ID, removed.ID); err != nil {
+		t.Fatal(err)
+	}
+	if err := tc.ExpirePartitions(t.Context(), stock.ID, time.Date(2026, 11, 19, 23, 0, 0, 0, time.UTC)); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := tc.ReserveIDs(t.Context(), stock.ID, 100); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := tc.AlterTable(t.Context(), stock.Path, steps(t, `[{"op":"rename_column","name":"n","to":"amount"},{"op":"alter_type","name":"amount","type":"BIGINT"},
+		{"op":"drop_column","name":"old"},{"op":"add_column","column":{"name":"note","type":"STRING","comment":"free text"},"first":true}]`), nil); err != nil {
 		t.Fatal(err)
 	}
 }

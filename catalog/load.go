@@ -3,6 +3,7 @@ package catalog
 import (
 	"cmp"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -76,6 +77,8 @@ func (l *loader) finish() error {
 
 func (l *loader) load(e Entry) error {
 	switch {
+	case e.Key > keyHead && l.snapshot.headRevision == 0:
+		return corrupt("key %q is missing", keyHead)
 	case e.Key == keyHead:
 		return l.head(e)
 	case e.Key == keySigning:
@@ -232,10 +235,33 @@ func (l *loader) table(e Entry) error {
 	if t.Table, err = r.table(d.Name, schema); err != nil {
 		return corrupt("table %d has properties that make no sense: %v", r.ID, err)
 	}
+	if err := checkOptions(t.Table); err != nil {
+		return err
+	}
 	d.tables = append(d.tables, t)
 	d.byName[fold(r.Name)] = t
 	l.snapshot.tables[r.ID] = t
 	return l.partitionsOf(t.Table)
+}
+
+// checkOptions checks that options are of columns that there are.
+func checkOptions(t *millrace.Table) error {
+	o := &t.Options
+	ids := slices.Collect(maps.Keys(o.Aggregates))
+	if o.MergeEngine == millrace.Versioned || o.VersionColumn != 0 {
+		ids = append(ids, o.VersionColumn)
+	}
+	for _, id := range ids {
+		if t.Schema.IndexID(id) < 0 {
+			return corrupt("table %d has options of column %d, which does not exist", t.ID, id)
+		}
+	}
+	if a := o.AutoPartition; a != nil {
+		if _, err := a.Location(); err != nil || !slices.Contains(t.PartitionBy, a.Column) {
+			return corrupt("table %d is auto-partitioned by column %d in zone %q", t.ID, a.Column, a.Zone)
+		}
+	}
+	return nil
 }
 
 // partitionsOf makes the partitions of a table.
@@ -246,7 +272,7 @@ func (l *loader) partitionsOf(t *millrace.Table) error {
 	}
 	ps := &partitions{}
 	for _, r := range records {
-		if len(r.Values) != len(t.PartitionBy) || len(r.Shards) != t.Buckets {
+		if !t.Partitioned() || len(r.Values) != len(t.PartitionBy) || len(r.Shards) != t.Buckets {
 			return corrupt("partition %d of table %d has %d values and %d shards of buckets", r.ID, t.ID, len(r.Values), len(r.Shards))
 		}
 		ps.byID = append(ps.byID, r.partition(t))

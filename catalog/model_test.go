@@ -7,6 +7,7 @@ import (
 	"maps"
 	"math/rand/v2"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -17,13 +18,31 @@ import (
 	"github.com/millrace/millrace/errs"
 )
 
-// model is what a catalog should hold: databases to tables to ids.
+// model is what a catalog should hold: databases of tables, by name.
 type model struct {
-	t    *rapid.T
-	fs   *vfs.MemFS
-	c    *Catalog
-	dbs  map[string]map[string]millrace.TableID
-	last millrace.TableID
+	t             *rapid.T
+	fs            *vfs.MemFS
+	c             *Catalog
+	dbs           map[string]map[string]*modelTable
+	last          millrace.TableID
+	lastPartition millrace.PartitionID
+}
+
+// modelTable is a table whose columns are INT or BIGINT, all but its keys and the
+// auto-increment column nullable ones that come and go.
+type modelTable struct {
+	id         millrace.TableID
+	version    int64
+	schema     millrace.SchemaID
+	columns    []string // "id name type", in order
+	lastColumn int
+	nextID     int64
+	partitions map[string]modelPartition // nil: not partitioned
+}
+
+type modelPartition struct {
+	id    millrace.PartitionID
+	state millrace.PartitionState
 }
 
 func (m *model) open() {
@@ -40,23 +59,60 @@ func (m *model) wantCode(err error, want errs.Code) {
 	}
 }
 
-// Random changes, restarts and crashes leave exactly what a map of maps holds, and
-// every table keeps the id it got, which no other one had before.
+// find is the table with a path, or the code of its absence.
+func (m *model) find(path millrace.TablePath) (*modelTable, errs.Code) {
+	tables, ok := m.dbs[path.Database]
+	if !ok {
+		return nil, errs.DatabaseNotFound
+	}
+	if t := tables[path.Table]; t != nil {
+		return t, ""
+	}
+	return nil, errs.TableNotFound
+}
+
+// pick draws one of the tables that there are, if there are any.
+func (m *model) pick(t *rapid.T) (millrace.TablePath, *modelTable) {
+	var paths []millrace.TablePath
+	for _, db := range slices.Sorted(maps.Keys(m.dbs)) {
+		for _, table := range slices.Sorted(maps.Keys(m.dbs[db])) {
+			paths = append(paths, millrace.TablePath{Database: db, Table: table})
+		}
+	}
+	if len(paths) == 0 {
+		t.Skip("no tables")
+	}
+	path := rapid.SampledFrom(paths).Draw(t, "path")
+	return path, m.dbs[path.Database][path.Table]
+}
+
+// pickPartition draws one of the partitions that there are, if there are any.
+func (m *model) pickPartition(t *rapid.T) (*modelTable, string) {
+	_, table := m.pick(t)
+	if len(table.partitions) == 0 {
+		t.Skip("no partitions")
+	}
+	return table, rapid.SampledFrom(slices.Sorted(maps.Keys(table.partitions))).Draw(t, "partition")
+}
+
+// Random changes, restarts and crashes leave exactly what the model holds: every
+// table and partition keeps the id it got, which no other one had before, every
+// column its id through renames and widening, and ids are given once.
 func TestModel(t *testing.T) {
 	names := []string{"a", "b", "c", "orders", "Orders"}
 	rapid.Check(t, func(t *rapid.T) {
-		m := &model{t: t, fs: vfs.NewCrashableMem(), dbs: map[string]map[string]millrace.TableID{}}
+		m := &model{t: t, fs: vfs.NewCrashableMem(), dbs: map[string]map[string]*modelTable{}}
 		m.open()
 		defer func() { _ = m.c.Close() }()
 		name := rapid.SampledFrom(names)
 		ctx := context.Background()
-		t.Repeat(map[string]func(*rapid.T){
+		actions := map[string]func(*rapid.T){
 			"create database": func(t *rapid.T) {
 				db := name.Draw(t, "db")
 				_, err := m.c.CreateDatabase(ctx, db, "")
 				m.wantCode(err, clashCode(m.dbs, db, errs.DatabaseAlreadyExists))
 				if err == nil {
-					m.dbs[db] = map[string]millrace.TableID{}
+					m.dbs[db] = map[string]*modelTable{}
 				}
 			},
 			"drop database": func(t *rapid.T) {
@@ -74,36 +130,28 @@ func TestModel(t *testing.T) {
 					delete(m.dbs, db)
 				}
 			},
-			"create table": func(t *rapid.T) {
-				db, table, buckets := name.Draw(t, "db"), name.Draw(t, "table"), rapid.IntRange(1, 9).Draw(t, "buckets")
-				tables, ok := m.dbs[db]
-				got, _, err := m.c.CreateTable(ctx, db, keyed(table, buckets), false)
-				if !ok {
-					m.wantCode(err, errs.DatabaseNotFound)
-					return
-				}
-				m.wantCode(err, clashCode(tables, table, errs.TableAlreadyExists))
-				if err == nil {
-					if got.ID <= m.last {
-						t.Fatalf("table id %d after %d", got.ID, m.last)
-					}
-					m.last = got.ID
-					tables[table] = got.ID
-				}
-			},
+			"create table": func(t *rapid.T) { m.createTable(t, name.Draw(t, "db"), name.Draw(t, "table")) },
 			"drop table": func(t *rapid.T) {
 				path := millrace.TablePath{Database: name.Draw(t, "db"), Table: name.Draw(t, "table")}
-				want := errs.Code("")
-				if tables, ok := m.dbs[path.Database]; !ok {
-					want = errs.DatabaseNotFound
-				} else if _, ok := tables[path.Table]; !ok {
-					want = errs.TableNotFound
-				}
+				_, want := m.find(path)
 				_, err := m.c.DropTable(ctx, path, false)
 				m.wantCode(err, want)
 				if err == nil {
 					delete(m.dbs[path.Database], path.Table)
 				}
+			},
+			"alter":            m.alter,
+			"ensure partition": m.ensurePartition,
+			"move partition":   m.movePartition,
+			"remove partition": m.removePartition,
+			"reserve ids": func(t *rapid.T) {
+				_, table := m.pick(t)
+				n := rapid.IntRange(1, 5).Draw(t, "n")
+				first, err := m.c.ReserveIDs(ctx, table.id, n)
+				if err != nil || first != table.nextID {
+					t.Fatalf("ids from %d, %v, want %d", first, err, table.nextID)
+				}
+				table.nextID += int64(n)
 			},
 			"restart": func(t *rapid.T) {
 				if err := m.c.Close(); err != nil {
@@ -122,7 +170,8 @@ func TestModel(t *testing.T) {
 				m.open()
 			},
 			"": m.check,
-		})
+		}
+		t.Repeat(actions)
 	})
 }
 
@@ -134,6 +183,178 @@ func clashCode[V any](there map[string]V, name string, twice errs.Code) errs.Cod
 		}
 	}
 	return ""
+}
+
+func (m *model) createTable(t *rapid.T, db, name string) {
+	buckets, partitioned := rapid.IntRange(1, 9).Draw(t, "buckets"), rapid.Bool().Draw(t, "partitioned")
+	spec := Spec{
+		Name: name, Buckets: &buckets, PrimaryKey: []string{"id", "p"},
+		Columns: append(cols("id", "INT", "p", "INT"), ColumnSpec{Name: "auto", Type: "INT", AutoIncrement: true}),
+	}
+	if partitioned {
+		spec.PartitionBy = []string{"p"}
+	}
+	tables, ok := m.dbs[db]
+	got, _, err := m.c.CreateTable(context.Background(), db, spec, false)
+	if !ok {
+		m.wantCode(err, errs.DatabaseNotFound)
+		return
+	}
+	m.wantCode(err, clashCode(tables, name, errs.TableAlreadyExists))
+	if err != nil {
+		return
+	}
+	if got.ID <= m.last {
+		t.Fatalf("table id %d after %d", got.ID, m.last)
+	}
+	m.last = got.ID
+	tables[name] = &modelTable{
+		id: got.ID, version: 1, schema: 1, columns: []string{"1 id INT", "2 p INT", "3 auto INT"}, lastColumn: 3, nextID: 1,
+	}
+	if partitioned {
+		tables[name].partitions = map[string]modelPartition{}
+	}
+}
+
+// alter draws some steps and does the same to the model's columns, on a copy, so
+// that an ALTER that is refused leaves nothing.
+func (m *model) alter(t *rapid.T) {
+	path, table := m.pick(t)
+	next := *table
+	next.columns = slices.Clone(table.columns)
+	want := errs.Code("")
+	var alter []AlterStep
+	for range rapid.IntRange(1, 3).Draw(t, "steps") {
+		step, code := next.step(t)
+		alter = append(alter, step)
+		if want = code; want != "" {
+			break
+		}
+	}
+	version := table.version
+	if rapid.IntRange(0, 9).Draw(t, "stale") == 0 {
+		version, want = version+1, errs.VersionMismatch
+	}
+	_, err := m.c.AlterTable(context.Background(), path, alter, &version)
+	m.wantCode(err, want)
+	if err == nil && !slices.Equal(next.columns, table.columns) {
+		next.version++
+		next.schema++
+		*table = next
+	}
+}
+
+// step draws a step, applies it to the model and returns the code that it gets.
+func (mt *modelTable) step(t *rapid.T) (AlterStep, errs.Code) {
+	free := []string{"x", "y", "X"}
+	name, to := rapid.SampledFrom(append(free, "id", "p", "auto")).Draw(t, "column"), rapid.SampledFrom(free).Draw(t, "to")
+	i := slices.IndexFunc(mt.columns, func(c string) bool { return strings.Fields(c)[1] == name })
+	clashes := func(name string, but int) bool {
+		for j, c := range mt.columns {
+			if j != but && fold(strings.Fields(c)[1]) == fold(name) {
+				return true
+			}
+		}
+		return false
+	}
+	switch kind := rapid.SampledFrom([]string{AddColumn, AddColumn, RenameColumn, DropColumn, AlterType}).Draw(t, "step"); kind {
+	case AddColumn:
+		step := AlterStep{Op: kind, Column: &ColumnSpec{Name: to, Type: "INT"}}
+		at := len(mt.columns)
+		if rapid.Bool().Draw(t, "first") {
+			step.First, at = true, 0
+		} else if i >= 0 && rapid.Bool().Draw(t, "after") {
+			step.After, at = name, i+1
+		}
+		if clashes(to, -1) {
+			return step, errs.InvalidSchema
+		}
+		mt.lastColumn++
+		mt.columns = slices.Insert(mt.columns, at, fmt.Sprintf("%d %s INT", mt.lastColumn, to))
+		return step, ""
+	case RenameColumn:
+		step := AlterStep{Op: kind, Name: name, To: to}
+		switch {
+		case i < 0:
+			return step, errs.UnknownColumn
+		case name == "p" && mt.partitions != nil, clashes(to, i):
+			return step, errs.InvalidSchema
+		}
+		// The primary key is found by its names here, so it keeps them.
+		if name == "id" || name == "p" || name == "auto" {
+			return AlterStep{Op: SetComment, Comment: new("")}, ""
+		}
+		f := strings.Fields(mt.columns[i])
+		mt.columns[i] = f[0] + " " + to + " " + f[2]
+		return step, ""
+	case DropColumn:
+		step := AlterStep{Op: kind, Name: name}
+		switch {
+		case i < 0:
+			return step, errs.UnknownColumn
+		case name == "id" || name == "p" || name == "auto":
+			return step, errs.InvalidSchema
+		}
+		mt.columns = slices.Delete(mt.columns, i, i+1)
+		return step, ""
+	default:
+		step := AlterStep{Op: kind, Name: name, Type: rapid.SampledFrom([]string{"INT", "BIGINT"}).Draw(t, "type")}
+		if i < 0 {
+			return step, errs.UnknownColumn
+		}
+		f := strings.Fields(mt.columns[i])
+		if step.Type != f[2] && (f[2] == "BIGINT" || name == "id" || name == "p") {
+			return step, errs.InvalidSchema
+		}
+		mt.columns[i] = f[0] + " " + f[1] + " " + step.Type
+		return step, ""
+	}
+}
+
+func (m *model) ensurePartition(t *rapid.T) {
+	_, table := m.pick(t)
+	value := rapid.SampledFrom([]string{"1", "2", "2.0", "3"}).Draw(t, "value")
+	got, created, err := m.c.EnsurePartition(context.Background(), table.id, []string{value})
+	if table.partitions == nil {
+		m.wantCode(err, errs.WrongTableKind)
+		return
+	}
+	name := "p=" + value[:1]
+	there, ok := table.partitions[name]
+	switch {
+	case ok && there.state != millrace.PartitionOpen:
+		m.wantCode(err, errs.PartitionExpired)
+	case err != nil || got.Name != name || created == ok || ok && got.ID != there.id:
+		t.Fatalf("%+v, %v, %v beside %+v", got, created, err, there)
+	case !ok:
+		if got.ID <= m.lastPartition {
+			t.Fatalf("partition id %d after %d", got.ID, m.lastPartition)
+		}
+		m.lastPartition = got.ID
+		table.partitions[name] = modelPartition{id: got.ID, state: got.State}
+	}
+}
+
+func (m *model) movePartition(t *rapid.T) {
+	table, name := m.pickPartition(t)
+	p := table.partitions[name]
+	state := rapid.SampledFrom(partitionStates).Draw(t, "state")
+	_, err := m.c.SetPartitionState(context.Background(), table.id, p.id, state)
+	if slices.Index(partitionStates, state) <= slices.Index(partitionStates, p.state) {
+		m.wantCode(err, errs.InvalidValue)
+		return
+	}
+	m.wantCode(err, "")
+	table.partitions[name] = modelPartition{id: p.id, state: state}
+}
+
+func (m *model) removePartition(t *rapid.T) {
+	table, name := m.pickPartition(t)
+	got, err := m.c.RemovePartition(context.Background(), table.id, table.partitions[name].id)
+	if err != nil || got.Name != name {
+		t.Fatalf("%+v, %v", got, err)
+	}
+	delete(table.partitions, name)
 }
 
 func (m *model) check(t *rapid.T) {
@@ -152,11 +373,8 @@ func (m *model) check(t *rapid.T) {
 			t.Fatalf("%d tables, want %d, %v", len(tables), len(m.dbs[name]), err)
 		}
 		for j, table := range slices.Sorted(maps.Keys(m.dbs[name])) {
-			id := m.dbs[name][table]
-			all[id] = name + "." + table
-			if got := tables[j]; got.Path.String() != all[id] || got.ID != id {
-				t.Fatalf("table %s with id %d, want %s with %d", got.Path, got.ID, all[id], id)
-			}
+			all[m.dbs[name][table].id] = name + "." + table
+			m.checkTable(t, tables[j], name+"."+table, m.dbs[name][table])
 		}
 	}
 	for _, table := range m.c.AllTables() {
@@ -167,5 +385,30 @@ func (m *model) check(t *rapid.T) {
 	}
 	if len(all) > 0 {
 		t.Fatalf("AllTables lacks %v", all)
+	}
+}
+
+func (m *model) checkTable(t *rapid.T, got *millrace.Table, path string, want *modelTable) {
+	var columns []string
+	for _, c := range got.Schema.Columns {
+		columns = append(columns, fmt.Sprintf("%d %s %s", c.ID, c.Name, c.Type))
+	}
+	if got.Path.String() != path || got.ID != want.id || got.Version != want.version || got.Schema.ID != want.schema || !slices.Equal(columns, want.columns) {
+		t.Fatalf("%s with id %d, version %d, schema %d, %q\nwant %s: %+v", got.Path, got.ID, got.Version, got.Schema.ID, columns, path, want)
+	}
+	schemas, err := m.c.Schemas(context.Background(), got.ID)
+	if err != nil || len(schemas) != int(want.schema) {
+		t.Fatalf("%d schemas, %v, want %d", len(schemas), err, want.schema)
+	}
+	partitions, err := m.c.Partitions(context.Background(), got.ID)
+	if err != nil || len(partitions) != len(want.partitions) {
+		t.Fatalf("%d partitions, %v, want %d", len(partitions), err, len(want.partitions))
+	}
+	for i, name := range slices.Sorted(maps.Keys(want.partitions)) {
+		p := partitions[i]
+		byID, err := m.c.PartitionByID(context.Background(), got.ID, p.ID)
+		if (modelPartition{p.ID, p.State}) != want.partitions[name] || p.Name != name || byID != p || err != nil || len(p.Shards) != got.Buckets {
+			t.Fatalf("%+v, %v, want %s: %+v", p, err, name, want.partitions[name])
+		}
 	}
 }

@@ -152,11 +152,17 @@ func (c *Catalog) EnsurePartition(ctx context.Context, table millrace.TableID, v
 	if err != nil {
 		return nil, false, err
 	}
+	columns := t.Names(t.PartitionBy)
+	if len(values) == len(columns) {
+		if p := s.partitions[table].named(millrace.PartitionName(columns, values)); p != nil {
+			return checkOpen(t, p) // the values were canonical
+		}
+	}
 	canonical, err := jsonrow.PartitionOfTexts(t.Table, values)
 	if err != nil {
 		return nil, false, err
 	}
-	name := millrace.PartitionName(t.Names(t.PartitionBy), canonical)
+	name := millrace.PartitionName(columns, canonical)
 	if p := s.partitions[table].named(name); p != nil {
 		return checkOpen(t, p)
 	}

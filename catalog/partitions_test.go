@@ -171,6 +171,68 @@ func TestPartitionStates(t *testing.T) {
 	}
 }
 
+// A table has at most 10,000 partitions.
+func TestMaxPartitions(t *testing.T) {
+	tc := openMem(t)
+	table := partitioned(t, tc, 1, nil)
+	for n, want := range map[int]errs.Code{millrace.MaxPartitions - 1: "", millrace.MaxPartitions: errs.InvalidValue} {
+		if err := tc.checkNewPartition(tc.current.Load().tables[table.ID], []string{"2026-08-26", "7"}, n); errs.CodeOf(err) != want {
+			t.Errorf("beside %d: %v", n, err)
+		}
+	}
+}
+
+// What a reader has seen stays as it was through every change, one that fails too.
+func TestSnapshotsStay(t *testing.T) {
+	tc := openMem(t)
+	table := partitioned(t, tc, 2, nil)
+	other := tc.mustCreate(t, "d", specOf(t, `{"columns":[{"name":"id","type":"BIGINT"},{"name":"n","type":"INT","auto_increment":true}]}`))
+	tc.mustCreateDatabase(t, "e")
+	tc.mustEnsure(t, table, "2026-08-26", "7")
+	if _, err := tc.ReserveIDs(t.Context(), other.ID, 1); err != nil {
+		t.Fatal(err)
+	}
+	for i, change := range []func() error{
+		func() error { _, err := tc.CreateDatabase(t.Context(), "a", ""); return err },
+		func() error { _, err := tc.DropDatabase(t.Context(), "e", false); return err },
+		func() error { _, _, err := tc.CreateTable(t.Context(), "d", keyed("a", 1), false); return err },
+		func() error {
+			_, _, err := tc.EnsurePartition(t.Context(), table.ID, []string{"2026-08-25", "7"})
+			return err
+		},
+		func() error {
+			_, _, err := tc.EnsurePartition(t.Context(), table.ID, []string{"2026-08-27", "7"})
+			return err
+		},
+		func() error {
+			_, err := tc.SetPartitionState(t.Context(), table.ID, 2, millrace.PartitionClosing)
+			return err
+		},
+		func() error { _, err := tc.RemovePartition(t.Context(), table.ID, 1); return err },
+		func() error { _, err := tc.ReserveIDs(t.Context(), other.ID, 1); return err },
+		func() error {
+			_, err := tc.AlterTable(t.Context(), other.Path, steps(t, `[{"op":"alter_type","name":"n","type":"BIGINT"},{"op":"set_properties","properties":{"a":"b"}}]`), nil)
+			return err
+		},
+		func() error { return tc.ExpirePartitions(t.Context(), table.ID, testTime) },
+		func() error { _, err := tc.DropTable(t.Context(), other.Path, false); return err },
+		func() error { _, err := tc.DropDatabase(t.Context(), "d", true); return err },
+	} {
+		old := &Catalog{}
+		old.current.Store(tc.current.Load())
+		before := describe(t, old)
+		if err := change(); err != nil {
+			t.Fatalf("change %d: %v", i, err)
+		}
+		if d := cmp.Diff(before, describe(t, old)); d != "" {
+			t.Errorf("change %d is seen in what was there before:\n%s", i, d)
+		}
+		if cmp.Equal(before, describe(t, tc.Catalog)) {
+			t.Errorf("change %d is not seen", i)
+		}
+	}
+}
+
 // Many callers that want one partition at the same time get one.
 func TestEnsureAtOnce(t *testing.T) {
 	tc := openMem(t)
