@@ -154,7 +154,7 @@ func mergeRun(id millrace.BucketID, run []TailBatch, schemas segment.Schemas, to
 
 // roll makes sure that there is a file to write to, which the batch at base can follow.
 func (l *Log) roll(base millrace.Offset) error {
-	if l.writer != nil && l.files[len(l.files)-1].file.Size() >= l.o.SealBytes {
+	if l.writer != nil && (l.files[len(l.files)-1].file.Size() >= l.o.SealBytes || l.expiring()) {
 		if err := l.seal(); err != nil {
 			return err
 		}

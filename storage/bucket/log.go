@@ -52,11 +52,17 @@ type logFile struct {
 
 // View is a log as of one moment.
 type View struct {
-	Start millrace.Offset // the earliest record there is
+	Start millrace.Offset // the earliest record for who begins to read
+	Kept  millrace.Offset // the earliest record there is, for who began before
 	End   millrace.Offset // the high watermark
 	files []*segment.File // in order
 	tail  []TailBatch
 	bytes int64 // of the tail
+
+	// The start was at passed, which is above Kept, at passedMicros: from then on a
+	// last time runs for what lies below. Nothing waits when passed is not above Kept.
+	passed       millrace.Offset
+	passedMicros int64
 }
 
 // TailBatch is a batch in memory. Its payload is sound: Stamp or Check saw it.
@@ -99,7 +105,7 @@ func New(id millrace.BucketID, start millrace.Offset, o Options) *Log {
 		o.SealBytes = 64 << 20
 	}
 	l := &Log{o: o, id: id}
-	l.view.Store(&View{Start: start, End: start})
+	l.view.Store(&View{Start: start, Kept: start, End: start})
 	return l
 }
 

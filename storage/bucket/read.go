@@ -26,10 +26,10 @@ func (b *Batch) Release() error {
 	return f.Close()
 }
 
-// At opens the batch of the view that holds an offset in [Start, End).
+// At opens the batch of the view that holds an offset in [Kept, End).
 func (l *Log) At(v *View, off millrace.Offset) (*Batch, error) {
-	if off < v.Start || off >= v.End {
-		return nil, errs.New(errs.OffsetOutOfRange, "offset %d of bucket %s is outside [%d, %d)", off, l.id, v.Start, v.End)
+	if off < v.Kept || off >= v.End {
+		return nil, errs.New(errs.OffsetOutOfRange, "offset %d of bucket %s is outside [%d, %d)", off, l.id, v.Kept, v.End)
 	}
 	if off >= v.tailStart() {
 		i := sort.Search(len(v.tail), func(i int) bool { return v.tail[i].Header.End() > off })
@@ -93,7 +93,8 @@ func (l *Log) retain(f *segment.File) bool {
 	return true
 }
 
-// OffsetAt is the first record at or after a time (µs); End when there is none.
+// OffsetAt is the first record at or after a time (µs), from Start on; End when there
+// is none.
 func (l *Log) OffsetAt(v *View, micros int64) (millrace.Offset, error) {
 	for _, f := range v.files {
 		refs := f.Batches()
@@ -101,7 +102,10 @@ func (l *Log) OffsetAt(v *View, micros int64) (millrace.Offset, error) {
 		if i == len(refs) || refs[i].Base >= v.tailStart() {
 			continue
 		}
-		b, err := l.At(v, refs[i].Base)
+		if refs[i].End() <= v.Start {
+			return v.Start, nil // what follows is no older
+		}
+		b, err := l.At(v, max(refs[i].Base, v.Start))
 		if err != nil {
 			return 0, err
 		}

@@ -14,9 +14,14 @@ import (
 // State is what a checkpoint keeps of a log: the files, and the tail that is in none.
 type State struct {
 	Start millrace.Offset
+	Kept  millrace.Offset
 	End   millrace.Offset
 	Files []FileState
 	Tail  []TailBatch
+	// Passed is where the start was at PassedMicros, when records below it wait to be
+	// let go of; else 0.
+	Passed       millrace.Offset
+	PassedMicros int64
 }
 
 // FileState is a durable file, as far as it is durable.
@@ -51,7 +56,10 @@ func (l *Log) Sync() (State, error) {
 		}
 	}
 	v := l.View()
-	st := State{Start: v.Start, End: v.End, Tail: v.tail}
+	st := State{Start: v.Start, Kept: v.Kept, End: v.End, Tail: v.tail}
+	if v.Passing() != 0 {
+		st.Passed, st.PassedMicros = v.passed, v.passedMicros
+	}
 	for _, f := range l.files {
 		if f.file.End() > f.file.ID().Base {
 			st.Files = append(st.Files, FileState{Base: f.file.ID().Base, Length: f.durable, Sealed: f.sealed})
@@ -63,7 +71,7 @@ func (l *Log) Sync() (State, error) {
 // Restore opens the files of a state and makes the log of them and the tail.
 func Restore(id millrace.BucketID, st State, o Options) (_ *Log, err error) {
 	l := New(id, st.Start, o)
-	v := View{Start: st.Start, End: st.Start}
+	v := View{Start: st.Start, Kept: st.Kept, End: st.Kept, passed: st.Passed, passedMicros: st.PassedMicros}
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, l.Close(err))
@@ -118,7 +126,8 @@ func (l *Log) Close(reason error) error {
 	l.mu.Lock()
 	v := *l.view.Load()
 	v.files = nil
-	v.Start = v.tailStart()
+	v.Kept = v.tailStart()
+	v.Start = max(v.Start, v.Kept)
 	l.view.Store(&v)
 	l.mu.Unlock()
 	for _, f := range l.files {
