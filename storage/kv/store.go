@@ -110,7 +110,14 @@ func (s *Store) Close() error {
 	if err := s.bg.death(); err != nil {
 		return err
 	}
-	return s.db.Close()
+	closed := make(chan error, 1)
+	go func() { closed <- s.db.Close() }()
+	select {
+	case err := <-closed:
+		return err
+	case <-s.bg.dead: // of a job that Close waits for, or of Close itself
+		return s.bg.death()
+	}
 }
 
 // Err tells of damage that was met, and why Pebble cannot write at present or any
