@@ -11,7 +11,7 @@ import (
 var points = []string{
 	"epoch:before", "epoch:after",
 	"log:before", "log:appended", "apply:begin", "apply:done",
-	"checkpoint:segments", "checkpoint:tails", "checkpoint:state", "checkpoint:manifest", "checkpoint:purged",
+	"checkpoint:released", "checkpoint:segments", "checkpoint:tails", "checkpoint:state", "checkpoint:manifest", "checkpoint:purged", "checkpoint:removed",
 }
 
 // Shows that what a kill or a power loss leaves at each point between the steps of a
@@ -32,7 +32,7 @@ func TestFailpoints(t *testing.T) {
 		passed[point]++
 		n := passed[point]
 		s.mu.Unlock()
-		if n > 2 && n%7 != 0 || n > 7*each {
+		if n > 4 && n%7 != 0 || n > 7*each {
 			return
 		}
 		for _, percent := range []int{0, 50, 100} {

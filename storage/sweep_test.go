@@ -40,6 +40,8 @@ type moment struct {
 	sent [][]sentWrite
 	// gone are the tables that were dropped: false while that is not acknowledged.
 	gone map[millrace.TableID]bool
+	// starts are where readers saw logs begin.
+	starts map[millrace.BucketID]millrace.Offset
 }
 
 type sentWrite struct {
@@ -51,7 +53,7 @@ type sentWrite struct {
 func (s *script) moment(percentUnsynced int) moment {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	m := moment{image: s.Image(percentUnsynced), gone: maps.Clone(s.now.gone), sent: make([][]sentWrite, len(s.now.sent))}
+	m := moment{image: s.Image(percentUnsynced), gone: maps.Clone(s.now.gone), starts: maps.Clone(s.now.starts), sent: make([][]sentWrite, len(s.now.sent))}
 	clones := map[*storagetest.Modelled]*storagetest.Modelled{}
 	for _, t := range s.now.tables {
 		c := &storagetest.Modelled{Table: t.Table}
@@ -74,7 +76,7 @@ func newScript(t *testing.T, seed uint64) *script {
 	o := &w.Opts
 	o.Shards, o.CheckpointBytes, o.SealBytes, o.TailBytes, o.BucketTailBytes = 1, 0, 3<<10, 16<<10, 1<<10
 	o.QueueBytes, o.WALFileBytes, o.MemTableBytes = 0, 24<<10, 256<<10
-	return &script{World: w, t: t, now: moment{sent: make([][]sentWrite, o.Shards), gone: map[millrace.TableID]bool{}}}
+	return &script{World: w, t: t, now: moment{sent: make([][]sentWrite, o.Shards), gone: map[millrace.TableID]bool{}, starts: map[millrace.BucketID]millrace.Offset{}}}
 }
 
 // do makes a write.
@@ -119,7 +121,9 @@ func (s *script) run() {
 		return m
 	}
 	keyed := add(storagetest.NewTable(1, 2, 1, 2, storagetest.KeyedColumns...))
-	log := add(storagetest.NewTable(2, 2, 1, 0, storagetest.LogColumns...))
+	expires := storagetest.NewTable(2, 2, 1, 0, storagetest.LogColumns...)
+	expires.Options.LogTTL = time.Minute
+	log := add(expires)
 	goes := add(storagetest.NewTable(3, 2, 1, 2, storagetest.KeyedColumns...))
 	some := func(n int) {
 		for range n {
@@ -144,8 +148,13 @@ func (s *script) run() {
 	some(2)
 	large(keyed)
 	s.drop(goes)
+	s.Clock.Add(2 * time.Minute)
+	s.expire(log)
 	some(1)
 	s.checkpoints()
+	s.Clock.Add(2 * time.Hour)
+	s.expire(log)
+	s.checkpoints() // what expired before goes
 	large(log)
 	some(1)
 }
@@ -153,6 +162,21 @@ func (s *script) run() {
 func (s *script) checkpoints() {
 	for _, sh := range s.Worker.Shards() {
 		_ = sh.Checkpoint(context.Background()) // may fail, costs nothing
+	}
+}
+
+// expire ends what has expired, and notes where readers then see logs begin.
+func (s *script) expire(m *storagetest.Modelled) {
+	for _, sh := range s.Worker.Shards() {
+		_ = sh.Expire(context.Background()) // may fail, leaves the start then
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for b := range m.Buckets {
+		id := m.BucketID(uint16(b))
+		if _, v, err := s.Shard(m.Table, uint16(b)).Log(id); err == nil && v != nil {
+			s.now.starts[id] = v.Start
+		}
 	}
 }
 
@@ -195,6 +219,11 @@ func (s *script) verify(at moment, what string) {
 		}
 	}
 	v.Check()
+	for id, start := range at.starts {
+		_, view, err := w.Shards()[0].Log(id)
+		require.NoError(s.t, err)
+		require.GreaterOrEqual(s.t, view.Start, start, "%s: the start of bucket %s went back", what, id)
+	}
 	// And it works.
 	for _, m := range v.Tables {
 		wr := &storagetest.Write{Bucket: 1}

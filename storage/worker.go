@@ -38,6 +38,7 @@ type Options struct {
 	WALFileBytes    int64 // size at which a file of the log is ended; default 64 MiB
 	Codec           segment.Codec
 	MaxSnapshots    int
+	KeepExpired     time.Duration // see shard.Options
 	// Components.
 	FS         vfs.FS
 	Clock      shard.Clock
@@ -103,7 +104,7 @@ func (w *Worker) openShard(ctx context.Context, id millrace.ShardID, o Options, 
 		ID: id, Dir: path.Join(o.Dir, "shards", fmt.Sprintf("%05d", id)), Cluster: o.Cluster,
 		CheckpointBytes: o.CheckpointBytes, CheckpointEvery: o.CheckpointEvery, SealBytes: o.SealBytes,
 		TailBytes: o.TailBytes, BucketTailBytes: o.BucketTailBytes, QueueBytes: o.QueueBytes, MemTableBytes: o.MemTableBytes,
-		Codec: o.Codec, MaxSnapshots: o.MaxSnapshots,
+		Codec: o.Codec, MaxSnapshots: o.MaxSnapshots, KeepExpired: o.KeepExpired,
 		FS: o.FS, Log: log, Cache: w.cache, RowCacheBytes: o.rowCacheBytes() / int64(o.Shards), Clock: o.Clock, Logger: o.Logger, Metrics: m, Hook: o.Hook,
 	})
 	if err != nil {
@@ -150,6 +151,13 @@ func (w *Worker) DropUnknown(ctx context.Context, known func(millrace.TableID, m
 		}
 	}
 	return nil
+}
+
+// Tell shows the shards tables as they are in the catalog; see shard.Shard.Tell.
+func (w *Worker) Tell(tables ...*millrace.Table) {
+	for _, s := range w.shards {
+		s.Tell(tables...)
+	}
 }
 
 // Close takes checkpoints and closes everything.

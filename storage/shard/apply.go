@@ -118,6 +118,9 @@ func (s *Shard) publish(g *group, batch *kv.Batch, tails [][]bucket.TailBatch, a
 			s.tailBytes.Add(int64(len(t.Payload)))
 		}
 	}
+	for _, t := range g.trims {
+		s.o.Metrics.expiredRecords.Add(float64(s.trimAll(t)))
+	}
 	dropped := make([][]*bucketState, len(g.endings))
 	for i, e := range g.endings {
 		if e.seal {

@@ -52,7 +52,7 @@ func (s *Shard) checkpoint(ctx context.Context) error {
 	started := s.o.Clock.Now()
 	for {
 		c := s.cut()
-		if c.at == nil || c.at.lsn <= s.manifest.lsn {
+		if c.at == nil || c.at.lsn <= s.manifest.lsn && !s.releaseDue() {
 			return nil
 		}
 		logged := s.sinceBytes.Swap(0)
@@ -83,6 +83,10 @@ func (s *Shard) writeCheckpoint(ctx context.Context, c cut) error {
 	for _, t := range c.tables {
 		m.addTable(t)
 	}
+	if err := s.release(c.buckets); err != nil {
+		return err
+	}
+	s.o.Hook("checkpoint:released")
 	if err := s.flushForCheckpoint(c.buckets); err != nil {
 		return err
 	}
@@ -93,7 +97,7 @@ func (s *Shard) writeCheckpoint(ctx context.Context, c cut) error {
 			return err
 		}
 		tails = append(tails, st.Tail...)
-		m.Buckets = append(m.Buckets, BucketManifest{ID: b.id, Start: st.Start, End: st.End, Files: st.Files})
+		m.Buckets = append(m.Buckets, bucketManifest(b.id, &st))
 	}
 	s.o.Hook("checkpoint:segments")
 	var err error
@@ -117,6 +121,8 @@ func (s *Shard) writeCheckpoint(ctx context.Context, c cut) error {
 	}
 	s.o.Hook("checkpoint:purged")
 	s.removeDoomed(m.LSN)
+	s.removeReleased()
+	s.o.Hook("checkpoint:removed")
 	return s.removeManifestsBefore(older)
 }
 

@@ -67,6 +67,11 @@ func (s *Shard) await(ctx context.Context, g *group) bool {
 			s.take(g, p)
 			s.drainQueue(g)
 			return true
+		case p := <-s.expiry.trims:
+			stop()
+			s.takeTrims(g, p)
+			s.drainQueue(g)
+			return true
 		case <-s.sweep:
 			s.forgetIdle(ctx, g)
 		case <-s.flushed:
@@ -90,6 +95,8 @@ func (s *Shard) gather(ctx context.Context, g *group, landed <-chan appendOutcom
 			stop()
 			s.drainQueue(g)
 			return out
+		case p := <-s.expiry.trims:
+			s.takeTrims(g, p)
 		case <-s.sweep:
 			s.forgetIdle(ctx, g)
 		case <-s.flushed:

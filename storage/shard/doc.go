@@ -30,11 +30,15 @@
 //	S9  A table goes by the descriptor with the highest version that an op brought. A
 //	    schema is in the log before the first rows of it, and a keyed payload is of the
 //	    newest schema: rows of an older one are rewritten when a write meets them.
+//	S10  Where a log starts is in the write-ahead log (entry bucket-trim) before a
+//	     reader sees it, and never goes back. What a start passed is kept for
+//	     KeepExpired, and its files until a manifest no longer names them. Of a table of
+//	     which nobody spoke since the start, nothing expires.
 //
 // Files, below the shard's directory: state/ (Pebble), segments/<table>/<partition>/<bucket>/,
 // manifest-<20 digits> (the two newest), tails-<20 digits> (that of each manifest).
 //
 // Two goroutines: the loop, which alone touches groups and what is prepared, and
-// the flush loop, which alone moves tails and takes checkpoints. Lock order:
-// applyMu, bucketsMu, the locks of a bucket's log.
+// the flush loop, which alone moves tails, takes checkpoints, and looks for records
+// that have expired. Lock order: applyMu, bucketsMu, the locks of a bucket's log.
 package shard

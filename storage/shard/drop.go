@@ -54,6 +54,9 @@ func (s *Shard) drop(ctx context.Context, ref partitionRef) error {
 
 // takeEnding adds a drop or seal to a group.
 func (s *Shard) takeEnding(g *group, p *pending) {
+	if !p.end.seal && p.end.of.partition == 0 {
+		s.expiry.forget(p.end.of.table)
+	}
 	switch e := *p.end; {
 	case e.seal:
 		s.takeSeal(g, e)

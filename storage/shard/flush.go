@@ -22,6 +22,8 @@ func (s *Shard) flushLoop(ctx context.Context) {
 	defer tick.Stop()
 	retry := time.NewTimer(0)
 	defer retry.Stop()
+	expire := time.NewTimer(expireSoonest)
+	defer expire.Stop()
 	last := s.o.Clock.Now()
 	due := false
 	for {
@@ -37,6 +39,18 @@ func (s *Shard) flushLoop(ctx context.Context) {
 			due = true
 		case <-unflushed:
 		case <-retry.C:
+		case asked := <-s.expiry.ask:
+			asked <- s.lookForExpired()
+			continue
+		case <-s.expiry.soon:
+			s.expiry.sooner(expire)
+			continue
+		case <-expire.C:
+			s.lookForExpired()
+			expire.Reset(s.expiry.every)
+			if due = due || s.releaseDue(); !due {
+				continue
+			}
 		case <-tick.C:
 			s.snapshots.expire()
 			due = due || s.sinceBytes.Load() > 0 && s.o.Clock.Now().Sub(last) >= s.o.CheckpointEvery

@@ -82,6 +82,27 @@ type BucketManifest struct {
 	Start millrace.Offset    `json:"start"`
 	End   millrace.Offset    `json:"end"`
 	Files []bucket.FileState `json:"files,omitempty"`
+	// Kept is where the files and the tail begin; nil when that is Start.
+	Kept *millrace.Offset `json:"kept,omitempty"`
+	// Passed is where Start was at PassedMicros, from when on a last time runs for what
+	// lies below; 0 when nothing waits for that.
+	Passed       millrace.Offset `json:"passed,omitempty"`
+	PassedMicros int64           `json:"passed_micros,omitempty"`
+}
+
+func bucketManifest(id millrace.BucketID, st *bucket.State) BucketManifest {
+	m := BucketManifest{ID: id, Start: st.Start, End: st.End, Files: st.Files, Passed: st.Passed, PassedMicros: st.PassedMicros}
+	if st.Kept != st.Start {
+		m.Kept = &st.Kept
+	}
+	return m
+}
+
+func (m *BucketManifest) kept() millrace.Offset {
+	if m.Kept != nil {
+		return *m.Kept
+	}
+	return m.Start
 }
 
 // manifestInfo is what a shard remembers of its newest manifest.
@@ -246,7 +267,7 @@ func (m *Manifest) check(file string) error {
 		known[t.ID] = true
 	}
 	for _, b := range m.Buckets {
-		if !known[b.ID.Table] || b.Start < 0 || b.End < b.Start {
+		if !known[b.ID.Table] || b.kept() < 0 || b.Start < b.kept() || b.End < b.Start || b.Passed > b.Start {
 			return corrupt(file, "bucket %s does not make sense", b.ID)
 		}
 	}

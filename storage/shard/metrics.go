@@ -1,6 +1,13 @@
 package shard
 
-import "github.com/prometheus/client_golang/prometheus"
+import (
+	"strconv"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	millrace "github.com/millrace/millrace"
+)
 
 // Metrics are shared by the shards of a process.
 type Metrics struct {
@@ -8,6 +15,9 @@ type Metrics struct {
 	checkpointSeconds  prometheus.Histogram
 	checkpointFailures prometheus.Counter
 	writersForgotten   prometheus.Counter
+	expiredRecords     prometheus.Counter
+	expiredBytes       prometheus.Counter
+	oldestSeconds      *prometheus.GaugeVec
 }
 
 // NewMetrics registers the metrics.
@@ -27,7 +37,21 @@ func NewMetrics(reg prometheus.Registerer) *Metrics {
 		writersForgotten: prometheus.NewCounter(prometheus.CounterOpts{
 			Name: "millrace_shard_writers_forgotten_total", Help: "Idle writers and idempotency keys that a bucket forgot.",
 		}),
+		expiredRecords: prometheus.NewCounter(prometheus.CounterOpts{
+			Name: "millrace_shard_expired_records_total", Help: "Records that readers no longer see because they outlived table.log.ttl.",
+		}),
+		expiredBytes: prometheus.NewCounter(prometheus.CounterOpts{
+			Name: "millrace_shard_expired_bytes_total", Help: "Bytes of expired records that were removed from disk and memory.",
+		}),
+		oldestSeconds: prometheus.NewGaugeVec(prometheus.GaugeOpts{
+			Name: "millrace_shard_oldest_record_age_seconds", Help: "Age of the oldest stored batch that readers see, as of the last look for expired ones.",
+		}, []string{"shard"}),
 	}
-	reg.MustRegister(m.groupOps, m.checkpointSeconds, m.checkpointFailures, m.writersForgotten)
+	reg.MustRegister(m.groupOps, m.checkpointSeconds, m.checkpointFailures, m.writersForgotten, m.expiredRecords, m.expiredBytes, m.oldestSeconds)
 	return m
+}
+
+// oldestRecord notes the age of a shard's oldest batch.
+func (m *Metrics) oldestRecord(id millrace.ShardID, age time.Duration) {
+	m.oldestSeconds.WithLabelValues(strconv.Itoa(int(id))).Set(max(0, age.Seconds()))
 }

@@ -29,6 +29,7 @@ type group struct {
 	opens   []*openEntry
 	endings []ending
 	learned []learned
+	trims   []*trimEntry
 	byID    map[millrace.BucketID]*part // the part that further ops of a bucket join
 	answers []answer
 	// rows holds the state after this group, by store key; a nil row is a deleted one.
@@ -111,6 +112,7 @@ func (s *Shard) prepareOp(g *group, op *Op) (Result, error) {
 	if err != nil {
 		return Result{}, err
 	}
+	s.expiry.tell(op.Table)
 	if op, err = b.adopt(op); err != nil {
 		return Result{}, err
 	}
@@ -337,6 +339,9 @@ func (g *group) finish() {
 		kept = append(kept, pt)
 	}
 	g.parts = kept
+	for _, t := range g.trims {
+		g.entries = append(g.entries, wal.Entry{Kind: wal.BucketTrim, Ignorable: true, Data: t.encode()})
+	}
 	for _, e := range g.endings {
 		kind := wal.BucketDrop
 		if e.seal {

@@ -41,6 +41,7 @@ func Open(ctx context.Context, o Options) (_ *Shard, err error) {
 	}
 	s.snapshots.init(o.MaxSnapshots, o.Clock)
 	s.subs.init()
+	s.expiry.init()
 	if err := o.FS.MkdirAll(path.Join(o.Dir, segmentsDir), 0o755); err != nil {
 		return nil, fmt.Errorf("shard.Open: %w", err)
 	}
@@ -158,7 +159,10 @@ func (s *Shard) restoreBuckets(m *Manifest) error {
 		return err
 	}
 	for _, bm := range m.Buckets {
-		st := bucket.State{Start: bm.Start, End: bm.End, Files: bm.Files, Tail: tails[bm.ID]}
+		st := bucket.State{
+			Start: bm.Start, Kept: bm.kept(), End: bm.End, Files: bm.Files, Tail: tails[bm.ID],
+			Passed: bm.Passed, PassedMicros: bm.PassedMicros,
+		}
 		log, err := bucket.Restore(bm.ID, st, s.bucketOptions(bm.ID))
 		if err != nil {
 			return err

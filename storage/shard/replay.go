@@ -59,6 +59,8 @@ func (r *replayer) entry(lsn millrace.LSN, _ millrace.Epoch, e wal.Entry) error 
 		return r.drop(e.Data)
 	case wal.BucketSeal:
 		return r.seal(e.Data)
+	case wal.BucketTrim:
+		return r.trim(e.Data)
 	default:
 		return nil // epochs and no-ops change nothing here
 	}

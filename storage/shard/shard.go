@@ -41,6 +41,9 @@ type Options struct {
 	RowCacheBytes   int64         // of the state store
 	Codec           segment.Codec
 	MaxSnapshots    int // snapshots held for readers; default 256
+	// KeepExpired is how long reads that began before can read on in what has expired;
+	// default 1 h. It is no less than the life of what says where to read.
+	KeepExpired time.Duration
 	// Components.
 	FS      vfs.FS
 	Log     wal.Log
@@ -69,6 +72,9 @@ func (o *Options) ensureDefaults() {
 	}
 	if o.MaxSnapshots == 0 {
 		o.MaxSnapshots = 256
+	}
+	if o.KeepExpired == 0 {
+		o.KeepExpired = time.Hour
 	}
 	if o.Hook == nil {
 		o.Hook = func(string) {}
@@ -116,6 +122,7 @@ type Shard struct {
 	sweep        chan struct{}         // asks the loop to forget idle writers; capacity 1
 	stuck        atomic.Pointer[error] // why the last flush or checkpoint failed; nil when it did not
 	doomed       doomedDirs
+	expiry       expiry
 
 	reads     gate
 	snapshots snapshotTable
@@ -141,6 +148,8 @@ type bucketState struct {
 	// The version of the table that the bucket goes by, as prepared; the loop's own.
 	*tableVersion
 	log *bucket.Log
+
+	oldest oldest // the flush loop's own
 
 	done kv.Meta // as applied
 	prep kv.Meta // as prepared; the loop's own
@@ -228,6 +237,9 @@ func (s *Shard) Close(ctx context.Context) error {
 		return errors.Join(err, werr)
 	}
 	reason := errs.New(errs.Draining, "the server is shutting down")
+	for _, r := range s.expiry.released { // a manifest may name them
+		s.closeReleased(r)
+	}
 	for _, b := range s.allBuckets() {
 		err = errors.Join(err, b.log.Close(reason))
 	}

@@ -11,7 +11,8 @@ import (
 // pending is a request that waits for the loop.
 type pending struct {
 	op    *Op
-	end   *ending // instead of an op
+	end   *ending    // instead of an op
+	trim  *trimEntry // instead of an op; the flush loop's
 	bytes int64
 	once  sync.Once
 	done  chan struct{} // closed when the outcome is there
@@ -37,6 +38,16 @@ func (p *pending) answer(r Result, err error) {
 		}
 		close(p.done)
 	})
+}
+
+// answered says whether the outcome is there.
+func (p *pending) answered() bool {
+	select {
+	case <-p.done:
+		return true
+	default:
+		return false
+	}
 }
 
 // Write makes an op durable and visible, and says where its records are.

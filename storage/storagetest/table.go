@@ -41,6 +41,7 @@ func NewTable(id millrace.TableID, buckets, shards, keys int, columns ...string)
 	d := &millrace.Table{
 		ID: id, Path: millrace.TablePath{Database: "d", Table: fmt.Sprintf("t%d", id)},
 		Kind: millrace.LogTable, Schema: &millrace.Schema{ID: 1}, Buckets: buckets,
+		Options: millrace.TableOptions{LogTTL: -1},
 	}
 	for i, c := range columns {
 		name, typ, _ := strings.Cut(c, " ")

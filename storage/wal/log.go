@@ -21,12 +21,13 @@ const (
 	BucketDrop Kind = 5
 	IDRange    Kind = 6 // a range of auto-increment values was handed out
 	Noop       Kind = 7
+	BucketTrim Kind = 8
 )
 
 // lastKind is the highest kind that this release can read.
-const lastKind = Noop
+const lastKind = BucketTrim
 
-var kindNames = [...]string{Data: "data", Epoch: "epoch", BucketOpen: "bucket-open", BucketSeal: "bucket-seal", BucketDrop: "bucket-drop", IDRange: "id-range", Noop: "noop"}
+var kindNames = [...]string{Data: "data", Epoch: "epoch", BucketOpen: "bucket-open", BucketSeal: "bucket-seal", BucketDrop: "bucket-drop", IDRange: "id-range", Noop: "noop", BucketTrim: "bucket-trim"}
 
 // String is the kind's name in the documents.
 func (k Kind) String() string {
