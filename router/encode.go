@@ -1,9 +1,6 @@
 package router
 
 import (
-	"bytes"
-	"sync"
-
 	"github.com/apache/arrow-go/v18/arrow"
 	"github.com/apache/arrow-go/v18/arrow/memory"
 
@@ -57,7 +54,7 @@ func encodeLog(op *shard.Op, req *WriteRequest, s bucketRows) error {
 	for _, rng := range segment.SplitRows(taken, encodeBatchBytes) {
 		// A piece that cannot be cut further and is too large is one large row.
 		piece := taken.NewSlice(int64(rng.Start), int64(rng.End))
-		payload, err := encodePiece(req.Table.Schema, piece)
+		payload, err := segment.EncodeColumns(req.Table.Schema, piece, nil, segment.EncodeOptions{})
 		piece.Release()
 		if err != nil {
 			return err
@@ -65,24 +62,6 @@ func encodeLog(op *shard.Op, req *WriteRequest, s bucketRows) error {
 		op.Columns = append(op.Columns, shard.Encoded{Payload: payload, Records: rng.End - rng.Start})
 	}
 	return nil
-}
-
-// encodeScratch holds buffers that payloads are made in: their length is known
-// only when they are compressed, and a buffer that grows is cleared and copied.
-var encodeScratch = sync.Pool{New: func() any { return new([]byte) }}
-
-// encodePiece encodes rows of a log table into a payload of just its length.
-func encodePiece(schema *millrace.Schema, piece arrow.RecordBatch) ([]byte, error) {
-	scratch := encodeScratch.Get().(*[]byte)
-	defer encodeScratch.Put(scratch)
-	payload, err := segment.AppendColumns((*scratch)[:0], schema, piece, nil, segment.EncodeOptions{})
-	if err != nil {
-		return nil, err
-	}
-	if cap(payload) <= 2*encodeBatchBytes { // a huge row's buffer is not kept
-		*scratch = payload
-	}
-	return bytes.Clone(payload), nil
 }
 
 func encodeKeyed(op *shard.Op, req *WriteRequest, s bucketRows) error {

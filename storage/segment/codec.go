@@ -26,6 +26,12 @@ const (
 	// minCompress is the shortest buffer that compression is tried on: a frame
 	// alone takes 15 bytes.
 	minCompress = 48
+	// Of a buffer from probeFrom bytes on, parts of probeBytes are tried first: random
+	// bytes, media and what is compressed or encrypted are not worth a whole try.
+	probeFrom  = 128 << 10
+	probeBytes = 4 << 10
+	// Less than a sixteenth saved is not worth the reader's time.
+	worthwhile = 16
 )
 
 // lz4FrameHeader is magic, FLG, BD and the first byte of their xxh32.
@@ -61,9 +67,11 @@ func (c Codec) String() string {
 // compressor holds the tables that compressing and decompressing need; they are
 // too large to be made for each payload.
 type compressor struct {
-	lz  lz4.Compressor
-	enc *zstd.Encoder
-	dec *zstd.Decoder
+	lz    lz4.Compressor
+	probe [probeBytes - probeBytes/worthwhile]byte
+	enc   *zstd.Encoder
+	dec   *zstd.Decoder
+	dense bool // long buffers are known not to compress
 }
 
 var compressors = sync.Pool{New: func() any { return new(compressor) }}
@@ -100,20 +108,38 @@ func (c *compressor) appendBuffer(dst, raw []byte, codec Codec) []byte {
 	}
 	start := len(dst)
 	dst = le.AppendUint64(dst, uint64(len(raw)))
-	if len(raw) >= minCompress {
+	if len(raw) >= minCompress && c.promising(raw) {
 		if codec == LZ4 {
 			dst = c.appendLZ4(dst, raw)
 		} else {
 			dst = c.encoder().EncodeAll(raw, dst)
 		}
-		// Less than a sixteenth saved is not worth the reader's time.
-		if n := len(dst) - start - lengthPrefix; n <= len(raw)-len(raw)/16 {
+		if n := len(dst) - start - lengthPrefix; n <= len(raw)-len(raw)/worthwhile {
 			return dst
 		}
 	}
 	raw64 := int64(storedRaw)
 	dst = le.AppendUint64(dst[:start], uint64(raw64))
 	return append(dst, raw...)
+}
+
+// promising says whether compression may be worthwhile, by the buffer's beginning,
+// middle and end.
+func (c *compressor) promising(raw []byte) bool {
+	if len(raw) < probeFrom {
+		return true
+	}
+	if c.dense {
+		return false
+	}
+	last := len(raw) - probeBytes
+	for _, at := range [...]int{0, last / 2, last} {
+		n, err := c.lz.CompressBlock(raw[at:][:probeBytes], c.probe[:])
+		if err != nil || n > 0 { // it is 0 when it does not fit
+			return true
+		}
+	}
+	return false
 }
 
 func (c *compressor) appendLZ4(dst, raw []byte) []byte {

@@ -1,6 +1,7 @@
 package segment
 
 import (
+	"bytes"
 	"fmt"
 	"slices"
 	"sync"
@@ -14,6 +15,9 @@ import (
 // EncodeOptions is how columns are encoded.
 type EncodeOptions struct {
 	Codec Codec
+
+	// dense is 1 + the number of a column that is known not to compress.
+	dense int
 }
 
 // columnEncoder holds what AppendColumns needs again and again.
@@ -65,14 +69,69 @@ func AppendColumns(dst []byte, schema *millrace.Schema, rec arrow.RecordBatch, c
 		h.dataCRC = crcOf(dst[start:])
 	}
 	for i := range e.columns {
+		comp.dense = i+1 == o.dense
 		dst = e.chunk(dst, base, i, rec.Column(i).Data(), o.Codec, comp)
 	}
+	comp.dense = false
 	h.size = int64(len(dst) - base)
 	if h.size > MaxPayloadBytes {
 		return dst[:base], errs.New(errs.TooLarge, "a payload of %d bytes; at most %d are allowed", h.size, MaxPayloadBytes)
 	}
 	h.put(dst[base:][:h.metaLen])
 	return dst, nil
+}
+
+// encodeScratch holds buffers that payloads are made in: their length is known only
+// when they are compressed, and a buffer that grows is cleared and copied.
+var encodeScratch = sync.Pool{New: func() any { return new([]byte) }}
+
+// maxEncodeScratch is the largest buffer that is kept.
+const maxEncodeScratch = 4 << 20
+
+// EncodeColumns is AppendColumns into a buffer of about the payload's length.
+func EncodeColumns(schema *millrace.Schema, rec arrow.RecordBatch, changes []millrace.ChangeType, o EncodeOptions) ([]byte, error) {
+	if o.dense = denseColumn(rec); o.dense > 0 || o.Codec == None {
+		return AppendColumns(make([]byte, 0, mostBytes(schema, rec)), schema, rec, changes, o)
+	}
+	scratch := encodeScratch.Get().(*[]byte)
+	defer encodeScratch.Put(scratch)
+	payload, err := AppendColumns((*scratch)[:0], schema, rec, changes, o)
+	if err != nil {
+		return nil, err
+	}
+	if cap(payload) <= maxEncodeScratch {
+		*scratch = payload
+	}
+	return bytes.Clone(payload), nil
+}
+
+// denseColumn is 1 + the number of the column that is most of a batch and does not
+// compress; 0 when there is none.
+func denseColumn(rec arrow.RecordBatch) int {
+	raw := recordBytes(rec, 0, int(rec.NumRows()))
+	for i, c := range rec.Columns() {
+		values, ok := c.(interface{ ValueBytes() []byte })
+		if !ok || len(values.ValueBytes()) < raw-raw/8 {
+			continue
+		}
+		comp := getCompressor()
+		defer putCompressor(comp)
+		if !comp.promising(values.ValueBytes()) {
+			return i + 1
+		}
+	}
+	return 0
+}
+
+// mostBytes is what a payload takes at most, and what trying to compress it takes.
+func mostBytes(schema *millrace.Schema, rec arrow.RecordBatch) int {
+	raw := recordBytes(rec, 0, int(rec.NumRows()))
+	size := payloadHeader + int(rec.NumRows())/4 + 2*chunkAlign + raw + raw/lz4Block*8
+	for i := range schema.Columns {
+		nodes, buffers := shape(&schema.Columns[i].Type)
+		size += entryBytes + 8*nodes + buffers*(4+lengthPrefix+bufferAlign+32) + 4*maxBoundBytes + chunkAlign
+	}
+	return size
 }
 
 // plan computes statistics and lays out the meta part, whose length it returns.
@@ -191,7 +250,12 @@ func AppendRows(dst []byte, schemaID millrace.SchemaID, changes []millrace.Chang
 		h.flags |= flagChanges
 	}
 	base, end := len(dst), 0
-	dst = append(dst, make([]byte, payloadHeader)...)
+	size := payloadHeader + h.changesLen() + 4*len(rows)
+	for _, r := range rows {
+		size += len(r)
+	}
+	dst = slices.Grow(dst, size)
+	dst = append(dst, zeros[:payloadHeader]...)
 	if h.flags&flagChanges != 0 {
 		dst = appendChanges(dst, changes)
 	}

@@ -10,8 +10,9 @@ import (
 	"github.com/millrace/millrace/errs"
 )
 
-// maxKeptBuffer is the largest write buffer that a Writer keeps.
-const maxKeptBuffer = 4 << 20
+// copyBelow is the size below which a payload is copied, to be written together with
+// what stands around it.
+const copyBelow = 64 << 10
 
 // Writer writes one segment file, from its start to its end. It belongs to one
 // goroutine; what it appended can be read at once through File.
@@ -44,7 +45,7 @@ func Create(fs vfs.FS, dir string, id FileID) (*Writer, error) {
 	w := &Writer{fs: fs, dir: dir, file: newFile(path, id, f), next: id.Base}
 	w.file.Retain() // the Writer's own use
 	w.buf = appendFileHeader(w.buf, id)
-	if err := w.write("segment.Create"); err != nil {
+	if err := w.write("segment.Create", w.buf); err != nil {
 		_ = w.file.Close() // the error that matters is the first
 		_ = w.file.Close()
 		return nil, err
@@ -56,7 +57,7 @@ func Create(fs vfs.FS, dir string, id FileID) (*Writer, error) {
 // Writer.
 func (w *Writer) File() *File { return w.file }
 
-// Append writes a batch, in one write and without syncing.
+// Append writes a batch, without syncing.
 // REQUIRES: h was stamped on the payload and h.Base is the offset after the last
 // batch.
 func (w *Writer) Append(h *BatchHeader, payload []byte) (BatchRef, error) {
@@ -69,12 +70,16 @@ func (w *Writer) Append(h *BatchHeader, payload []byte) (BatchRef, error) {
 	w.buf = AppendBatchHeader(w.buf[:0], h)
 	ref := BatchRef{Base: h.Base, Rows: h.Rows, HeaderLen: len(w.buf), Position: w.pos, MaxTime: h.MaxTime()}
 	w.buf = appendZeros(w.buf, 0, chunkAlign)
-	w.buf = append(w.buf, payload...)
-	w.buf = appendZeros(w.buf, 0, chunkAlign)
-	ref.Length = int64(len(w.buf))
-	if err := w.write("segment.Append"); err != nil {
+	pieces := [][]byte{w.buf, payload, zeros[:ceil(len(payload), chunkAlign)-len(payload)]}
+	if len(payload) < copyBelow {
+		w.buf = append(w.buf, payload...)
+		w.buf = appendZeros(w.buf, 0, chunkAlign)
+		pieces = [][]byte{w.buf}
+	}
+	if err := w.write("segment.Append", pieces...); err != nil {
 		return BatchRef{}, err
 	}
+	ref.Length = w.pos - ref.Position
 	w.next = h.End()
 	w.file.add(ref)
 	return ref, nil
@@ -95,7 +100,7 @@ func (w *Writer) Seal() error {
 		return err
 	}
 	w.buf = appendIndex(w.buf[:0], w.pos, w.file.Batches(), w.next)
-	if err := w.write("segment.Seal"); err != nil {
+	if err := w.write("segment.Seal", w.buf); err != nil {
 		return err
 	}
 	if err := w.sync("segment.Seal"); err != nil {
@@ -124,17 +129,20 @@ func (w *Writer) usable() error {
 	return nil
 }
 
-// write writes w.buf at the end.
-func (w *Writer) write(op string) error {
-	n := len(w.buf)
-	if _, err := w.file.f.Write(w.buf); err != nil {
-		w.err = fileError(op, w.file.path, err)
-		return w.err
+// write writes at the end. What it wrote counts when all of it is there.
+func (w *Writer) write(op string, pieces ...[]byte) error {
+	var n int64
+	for _, p := range pieces {
+		if len(p) == 0 {
+			continue
+		}
+		if _, err := w.file.f.Write(p); err != nil {
+			w.err = fileError(op, w.file.path, err)
+			return w.err
+		}
+		n += int64(len(p))
 	}
-	w.pos += int64(n)
-	if cap(w.buf) > maxKeptBuffer {
-		w.buf = nil
-	}
+	w.pos += n
 	return nil
 }
 

@@ -183,7 +183,7 @@ func (s *Shard) append(ctx context.Context, g *group) chan appendOutcome {
 	}
 	var bytes int64
 	for _, e := range g.entries {
-		bytes += int64(len(e.Data))
+		bytes += int64(e.Len())
 	}
 	s.sinceBytes.Add(bytes)
 	s.o.Metrics.groupOps.Observe(float64(len(g.answers)))

@@ -6,6 +6,7 @@ import (
 	"fmt"
 
 	millrace "github.com/millrace/millrace"
+	"github.com/millrace/millrace/storage/wal"
 )
 
 // A data entry holds what one group of requests added to one bucket
@@ -62,15 +63,13 @@ func (w *entryWriter) bytes() int {
 	return n
 }
 
-func (d *dataEntry) encode() []byte {
-	n := 1 + 10 + 16 + 4
+// logEntry is the entry for the log. It refers to the payloads.
+func (d *dataEntry) logEntry() wal.Entry {
+	n := 1 + 10 + 16 + 4 + 8*len(d.payloads)
 	for _, w := range d.writers {
 		n += w.bytes()
 	}
-	for _, p := range d.payloads {
-		n += 8 + len(p.bytes)
-	}
-	b := make([]byte, 0, n)
+	b := make([]byte, 0, n) // all but the payloads; it does not move
 	b = append(b, dataVersion)
 	b = binary.LittleEndian.AppendUint32(b, uint32(d.bucket.Table))
 	b = binary.LittleEndian.AppendUint32(b, uint32(d.bucket.Partition))
@@ -91,14 +90,22 @@ func (d *dataEntry) encode() []byte {
 		}
 	}
 	b = binary.LittleEndian.AppendUint16(b, uint16(len(d.payloads)))
+	e := wal.Entry{Kind: wal.Data, More: make([][]byte, 0, 2*len(d.payloads))}
+	at := 0
 	for i, p := range d.payloads {
 		b = binary.LittleEndian.AppendUint32(b, p.records)
 		b = binary.LittleEndian.AppendUint32(b, uint32(len(p.bytes)))
-		b = append(b, p.bytes...)
-		// The tail keeps the entry's bytes, not the encoder's buffer.
-		d.payloads[i].bytes = b[len(b)-len(p.bytes) : len(b) : len(b)]
+		if i == 0 {
+			e.Data = b
+		} else {
+			e.More = append(e.More, b[at:])
+		}
+		e.More, at = append(e.More, p.bytes), len(b)
 	}
-	return b
+	if len(d.payloads) == 0 {
+		e.Data = b
+	}
+	return e
 }
 
 func (d *dataEntry) records() int64 {

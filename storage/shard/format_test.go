@@ -8,6 +8,7 @@ import (
 	"flag"
 	"os"
 	"path/filepath"
+	"slices"
 	"testing"
 
 	"github.com/cockroachdb/pebble/v2/vfs"
@@ -130,4 +131,10 @@ func FuzzTailsBody(f *testing.F) {
 			_, _ = readTails(fs, "", tailsName(1)) // an error or batches, no panic
 		}
 	})
+}
+
+// encode is the entry's bytes as they are replayed.
+func (d *dataEntry) encode() []byte {
+	e := d.logEntry()
+	return slices.Concat(append([][]byte{e.Data}, e.More...)...)
 }

@@ -335,7 +335,7 @@ func (g *group) finish() {
 		if len(pt.entry.payloads) == 0 && len(pt.entry.writers) == 0 {
 			continue
 		}
-		g.entries = append(g.entries, wal.Entry{Kind: wal.Data, Data: pt.entry.encode()})
+		g.entries = append(g.entries, pt.entry.logEntry())
 		kept = append(kept, pt)
 	}
 	g.parts = kept

@@ -23,11 +23,12 @@ var _ Log = (*shardLog)(nil)
 
 // request is an Append on its way through the committer.
 type request struct {
-	shard   millrace.ShardID
-	buf     []byte // frames to be stamped, each with its record
-	records int
-	tail    Tail       // of the shard when this is durable
-	done    chan error // capacity 1
+	shard  millrace.ShardID
+	pieces [][]byte // what to write: frames, each with its record
+	frames [][]byte // of pieces: what is to be stamped
+	size   int64
+	tail   Tail       // of the shard when this is durable
+	done   chan error // capacity 1
 }
 
 // Append makes entries durable. The records are encoded here, while the committer
@@ -50,8 +51,8 @@ func (l *shardLog) Append(ctx context.Context, entries []Entry) (millrace.LSN, e
 	}
 	defer l.enc.release()
 	r := &l.req
-	defer func() { r.buf = nil }()
-	r.buf, r.tail, r.records = l.enc.buf, l.enc.tail, int(l.enc.tail.LSN-h.LSN)
+	defer func() { r.pieces, r.frames = nil, nil }()
+	r.pieces, r.frames, r.size, r.tail = l.enc.out, l.enc.frames, sizeOf(l.enc.out), l.enc.tail
 	if err := l.f.submit(r); err != nil {
 		return 0, err
 	}
@@ -97,17 +98,33 @@ type stamper struct {
 	prevShard millrace.ShardID
 }
 
-func (s *stamper) stamp(buf []byte) {
-	for len(buf) > 0 {
-		rec := buf[frameSize:]
-		size := recordHeaderSize + int(binary.LittleEndian.Uint32(rec[68:]))
-		shard := millrace.ShardID(binary.LittleEndian.Uint16(rec[76:]))
-		fr := frame{
-			file: s.file, offset: uint32(s.off), group: uint32(s.group), ordinal: s.ordinal,
-			size: uint32(size), shard: shard, prevShard: s.prevShard,
-		}
-		fr.put(buf)
-		s.off, s.ordinal, s.prevShard = s.off+int64(frameSize+size), s.ordinal+1, shard
-		buf = rec[size:]
+// stamp fills in the frame before a record, of which the header is enough.
+func (s *stamper) stamp(b []byte) {
+	rec := b[frameSize:]
+	size := recordHeaderSize + int(binary.LittleEndian.Uint32(rec[68:]))
+	shard := millrace.ShardID(binary.LittleEndian.Uint16(rec[76:]))
+	fr := frame{
+		file: s.file, offset: uint32(s.off), group: uint32(s.group), ordinal: s.ordinal,
+		size: uint32(size), shard: shard, prevShard: s.prevShard,
 	}
+	fr.put(b)
+	s.off, s.ordinal, s.prevShard = s.off+int64(frameSize+size), s.ordinal+1, shard
+}
+
+func sizeOf(pieces [][]byte) int64 {
+	var n int64
+	for _, p := range pieces {
+		n += int64(len(p))
+	}
+	return n
+}
+
+// framesOf are the frames in what holds records one after the other.
+func framesOf(buf []byte) [][]byte {
+	var frames [][]byte
+	for len(buf) > 0 {
+		frames = append(frames, buf)
+		buf = buf[frameSize+recordHeaderSize+int(binary.LittleEndian.Uint32(buf[frameSize+68:])):]
+	}
+	return frames
 }

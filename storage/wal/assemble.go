@@ -64,7 +64,7 @@ func (a *assembler) add(eh entryHeader, data []byte) (Entry, bool, error) {
 		if eh.flags&entryLast != 0 {
 			return Entry{Kind: eh.kind, Ignorable: ignorable, Data: data}, true, nil
 		}
-		a.open, a.entry = true, Entry{eh.kind, ignorable, append(a.entry.Data[:0], data...)}
+		a.open, a.entry = true, Entry{Kind: eh.kind, Ignorable: ignorable, Data: append(a.entry.Data[:0], data...)}
 		return Entry{}, false, nil
 	}
 	if !a.open {

@@ -12,9 +12,9 @@ import (
 const (
 	// maxGroupBytes ends a group; what waits goes into the next.
 	maxGroupBytes = 16 << 20
-	// gatherBytes is the most that is copied to make one write of several requests.
+	// gatherBytes is the most that is copied to make one write of several pieces.
 	gatherBytes = 256 << 10
-	// gatherBelow is the size from which a request is written by itself.
+	// gatherBelow is the size from which a piece is written by itself.
 	gatherBelow = 64 << 10
 )
 
@@ -47,9 +47,9 @@ func (f *Files) commitLoop() {
 }
 
 func takeGroup(queue *[]*request, group []*request) []*request {
-	var size int
+	var size int64
 	for _, r := range *queue {
-		if size += len(r.buf); size > maxGroupBytes && len(group) > 0 {
+		if size += r.size; size > maxGroupBytes && len(group) > 0 {
 			break
 		}
 		group = append(group, r)
@@ -60,24 +60,25 @@ func takeGroup(queue *[]*request, group []*request) []*request {
 
 // commit makes a group durable and answers it.
 func (f *Files) commit(group []*request) {
-	bufs := f.bufs[:0]
+	w := &f.writing
+	w.frames, w.pieces = w.frames[:0], w.pieces[:0]
 	var size int64
 	for _, r := range group {
-		bufs, size = append(bufs, r.buf), size+int64(len(r.buf))
+		w.frames, w.pieces, size = append(w.frames, r.frames...), append(w.pieces, r.pieces...), size+r.size
 	}
 	err := f.Err()
 	switch {
 	case err != nil:
 	case f.cur.f == nil || (f.cur.next.off > f.cur.start && f.cur.next.off+size > f.opts.RotateBytes):
-		err = f.rotate(bufs)
+		err = f.rotate(w)
 	default:
-		err = f.extend(bufs)
+		err = f.extend(w)
 	}
 	if err == nil {
 		f.account(group, size)
 	}
-	clear(bufs) // they may be large
-	f.bufs = bufs
+	clear(w.frames) // what they are of may be large
+	clear(w.pieces)
 	for _, r := range group {
 		r.done <- err
 	}
@@ -88,7 +89,7 @@ func (f *Files) account(group []*request, size int64) {
 	f.mu.Lock()
 	for _, r := range group {
 		f.mu.heads[r.shard].Tail = r.tail
-		f.met.records.Add(float64(r.records))
+		f.met.records.Add(float64(len(r.frames)))
 	}
 	last := &f.mu.spans[len(f.mu.spans)-1]
 	grown := f.cur.next.off - last.end
@@ -99,14 +100,20 @@ func (f *Files) account(group []*request, size int64) {
 	f.met.group.Observe(float64(len(group)))
 }
 
+// writing is what goes into one write.
+type writing struct {
+	frames [][]byte // to be stamped
+	pieces [][]byte
+}
+
 // extend appends a group to the current file.
-func (f *Files) extend(bufs [][]byte) error {
+func (f *Files) extend(w *writing) error {
 	next := f.cur.next
 	next.group = next.off
-	for _, b := range bufs {
+	for _, b := range w.frames {
 		next.stamp(b)
 	}
-	if err := f.write(f.cur.f, bufs); err != nil {
+	if err := f.write(f.cur.f, w.pieces); err != nil {
 		return f.disown(err)
 	}
 	if err := f.sync(f.cur.f); err != nil {

@@ -23,9 +23,9 @@ type Files struct {
 	logs []*shardLog
 
 	// The committer's own.
-	cur    appendFile
-	bufs   [][]byte
-	gather []byte
+	cur     appendFile
+	writing writing
+	gather  []byte
 
 	closing sync.Once
 	closed  error

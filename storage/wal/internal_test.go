@@ -1,8 +1,10 @@
 package wal
 
 import (
+	"bytes"
 	"context"
 	"errors"
+	"math/rand/v2"
 	"slices"
 	"sync"
 	"testing"
@@ -29,7 +31,7 @@ func smuggle(t *testing.T, f *Files, follows, after Tail, data string) {
 	t.Helper()
 	e := encoder{cluster: f.opts.ClusterID, shard: 0}
 	require.NoError(t, e.encode(follows, []Entry{{Kind: Data, Data: []byte(data)}}))
-	r := &request{shard: 0, buf: e.buf, tail: after, done: make(chan error, 1)}
+	r := &request{shard: 0, pieces: e.out, frames: e.frames, size: sizeOf(e.out), tail: after, done: make(chan error, 1)}
 	require.NoError(t, f.submit(r))
 	require.NoError(t, <-r.done)
 }
@@ -172,12 +174,12 @@ func TestUnfinishedEntry(t *testing.T) {
 	appendText(t, log, text("a"))
 	e := encoder{cluster: f.opts.ClusterID, shard: 0}
 	require.NoError(t, e.encode(log.Tail(), []Entry{{Kind: Data, Data: make([]byte, 2*MaxRecordBytes)}}))
-	one := e.buf[:frameSize+MaxRecordBytes]
+	one := slices.Concat(e.out...)[:frameSize+MaxRecordBytes]
 	h, ok := parseRecordHeader(one[frameSize:])
 	require.True(t, ok)
 	tail := log.Tail()
 	tail.LSN, tail.Hash = h.lsn, h.hash
-	r := &request{shard: 0, buf: slices.Clone(one), tail: tail, done: make(chan error, 1)}
+	r := &request{shard: 0, pieces: [][]byte{one}, frames: framesOf(one), size: int64(len(one)), tail: tail, done: make(chan error, 1)}
 	require.NoError(t, f.submit(r))
 	require.NoError(t, <-r.done)
 	_, err = texts(t, log, 0)
@@ -265,4 +267,28 @@ func TestDamageBelow(t *testing.T) {
 		require.Len(t, got, int(6-after))
 	}
 	require.NoError(t, f.Close())
+}
+
+// An entry in pieces makes the same records as one that is whole.
+func TestPiecesEncodeAlike(t *testing.T) {
+	rnd := rand.New(rand.NewPCG(1, 1))
+	noise := make([]byte, 5<<20)
+	_, _ = rand.NewChaCha8([32]byte{}).Read(noise) // never fails
+	for range 100 {
+		var whole, cut []Entry
+		for range 1 + rnd.IntN(5) {
+			data := noise[rnd.IntN(1<<20):][:rnd.IntN(1<<(1+rnd.IntN(21)))]
+			whole = append(whole, Entry{Kind: Data, Data: data})
+			e := Entry{Kind: Data}
+			for len(data) > 0 {
+				n := 1 + rnd.IntN(min(len(data), 1<<(1+rnd.IntN(21))))
+				e.More, data = append(e.More, data[:n]), data[n:]
+			}
+			cut = append(cut, e)
+		}
+		want, wantTail := encoded(t, Tail{LogID: 7}, whole...)
+		got, gotTail := encoded(t, Tail{LogID: 7}, cut...)
+		require.Equal(t, wantTail, gotTail)
+		require.True(t, bytes.Equal(want, got))
+	}
 }

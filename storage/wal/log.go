@@ -56,6 +56,26 @@ type Entry struct {
 	// Ignorable lets a release that does not know the kind go on without it.
 	Ignorable bool
 	Data      []byte
+	// More is the rest of the data, in pieces, so that what is large need not be
+	// copied to be appended. Replay gives all of it as Data.
+	More [][]byte
+}
+
+// Len is the length of the data.
+func (e *Entry) Len() int {
+	n := len(e.Data)
+	for _, p := range e.More {
+		n += len(p)
+	}
+	return n
+}
+
+// pieces are the data, piece by piece.
+func (e *Entry) pieces() [][]byte {
+	if len(e.More) == 0 {
+		return [][]byte{e.Data}
+	}
+	return append([][]byte{e.Data}, e.More...)
 }
 
 // EpochEntry is the entry with which an owner begins its epoch. It raises the

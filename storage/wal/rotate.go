@@ -30,11 +30,11 @@ func (f *Files) fileError(what, name string, err error) error {
 // firstFile begins the first file of this process, with the records carried over.
 func (f *Files) firstFile(number uint64, heads []head, carried []byte) error {
 	f.cur.number = number - 1
-	var bufs [][]byte
+	w := &writing{frames: framesOf(carried)}
 	if len(carried) > 0 {
-		bufs = append(bufs, carried)
+		w.pieces = append(w.pieces, carried)
 	}
-	if err := f.begin(heads, bufs); err != nil {
+	if err := f.begin(heads, w); err != nil {
 		if f.mu.dead != nil {
 			return f.mu.dead
 		}
@@ -52,18 +52,18 @@ func (f *Files) firstFile(number uint64, heads []head, carried []byte) error {
 }
 
 // rotate begins the next file with a group as its first content.
-func (f *Files) rotate(bufs [][]byte) error {
+func (f *Files) rotate(w *writing) error {
 	f.mu.Lock()
 	heads := slices.Clone(f.mu.heads)
 	f.mu.Unlock()
-	return f.begin(heads, bufs)
+	return f.begin(heads, w)
 }
 
 // begin makes the next file: header and first records are synced before the file
 // gets its name, so that a file with a name is whole, and what came before is
 // disowned beyond its end only when what follows is there (W3). On an error nothing
 // has changed, but for a log that is dead.
-func (f *Files) begin(heads []head, bufs [][]byte) error {
+func (f *Files) begin(heads []head, w *writing) error {
 	h := fileHeader{cluster: f.opts.ClusterID, number: f.cur.number + 1, heads: heads}
 	f.mu.Lock()
 	for _, s := range f.mu.spans {
@@ -72,7 +72,7 @@ func (f *Files) begin(heads []head, bufs [][]byte) error {
 	f.mu.Unlock()
 	start := h.dataStart()
 	next := stamper{file: h.number, off: start, group: start, prevShard: noShard}
-	for _, b := range bufs {
+	for _, b := range w.frames {
 		next.stamp(b)
 	}
 	h.born = next.off
@@ -81,7 +81,7 @@ func (f *Files) begin(heads []head, bufs [][]byte) error {
 	if err != nil {
 		return f.fileError("creating", tmp, err)
 	}
-	if err := f.publish(file, tmp, name, h.encode(), bufs); err != nil {
+	if err := f.publish(file, tmp, name, h.encode(), w.pieces); err != nil {
 		_ = file.Close() // it is removed, or the log is dead
 		f.remove(tmp)
 		return err
@@ -97,11 +97,11 @@ func (f *Files) begin(heads []head, bufs [][]byte) error {
 	return nil
 }
 
-func (f *Files) publish(file vfs.File, tmp, name string, header []byte, bufs [][]byte) error {
+func (f *Files) publish(file vfs.File, tmp, name string, header []byte, pieces [][]byte) error {
 	if _, err := file.Write(header); err != nil {
 		return f.fileError("writing", tmp, err)
 	}
-	if err := f.write(file, bufs); err != nil {
+	if err := f.write(file, pieces); err != nil {
 		return f.fileError("writing", tmp, err)
 	}
 	if err := f.sync(file); err != nil {

@@ -63,6 +63,7 @@ func RunSuite(t *testing.T, newStore func(t *testing.T) Opener) {
 		{"InOrder", testInOrder},
 		{"Sizes", testSizes},
 		{"Packing", testPacking},
+		{"Pieces", testPieces},
 		{"TooLarge", testTooLarge},
 		{"ReplayAfter", testReplayAfter},
 		{"ReplayStops", testReplayStops},
@@ -188,6 +189,42 @@ func testPacking(t *testing.T, open Opener) {
 	require.Equal(t, got[1].LSN, got[2].LSN, "what follows a large entry shares its last record")
 	require.Equal(t, last, got[len(got)-1].LSN)
 	require.LessOrEqual(t, last, millrace.LSN(1+6))
+}
+
+// An entry in pieces is the same entry, wherever pieces and records end, and leaves
+// the pieces as they were.
+func testPieces(t *testing.T, open Opener) {
+	log := open1(t, open)
+	noise := Pattern(3, 4<<20)
+	rnd := rand.New(rand.NewPCG(5, 5))
+	var want []Got
+	for range 20 {
+		var entries []wal.Entry
+		for range 1 + rnd.IntN(4) {
+			e := wal.Entry{Kind: wal.Data, Data: noise[:rnd.IntN(3)*rnd.IntN(5000)]}
+			whole := slices.Clone(e.Data)
+			for range rnd.IntN(20) {
+				at := rnd.IntN(1 << 20)
+				n := rnd.IntN(1 << (1 + rnd.IntN(20)))
+				if rnd.IntN(5) == 0 {
+					n = wal.MaxRecordBytes - 5000 + rnd.IntN(5200)
+				}
+				e.More = append(e.More, noise[at:at+n])
+				whole = append(whole, noise[at:at+n]...)
+			}
+			entries = append(entries, e)
+			want = append(want, Got{0, 0, wal.Entry{Kind: wal.Data, Data: whole}})
+		}
+		add(t, log, entries...)
+	}
+	got := read(t, log, 0)
+	require.Len(t, got, len(want))
+	for i := range got {
+		require.Empty(t, got[i].Entry.More)
+		got[i].LSN = 0 // how many records it took is no matter
+	}
+	requireSame(t, want, got)
+	require.Equal(t, Pattern(3, 4<<20), noise)
 }
 
 // An entry above the limit is refused with what came with it, and nothing is written.
