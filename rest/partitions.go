@@ -117,3 +117,23 @@ func partitionValues(t *millrace.Table, raw json.RawMessage) ([]string, error) {
 	}
 	return jsonrow.PartitionOfObject(t, raw)
 }
+
+// DropPartition answers drop_partition.
+func (h *Handler) DropPartition(w http.ResponseWriter, r *http.Request, database openapi.DatabasePath, table openapi.TablePath, p openapi.DropPartitionParams) {
+	err := checkQuery(r.URL.Query(), "name", "if_exists")
+	var t *millrace.Table
+	if err == nil {
+		t, err = h.partitioned(r, database, table)
+	}
+	if err == nil {
+		err = h.o.Router.DropPartition(r.Context(), t, p.Name)
+	}
+	if errs.Is(err, errs.PartitionNotFound) && p.IfExists != nil && *p.IfExists {
+		err = nil
+	}
+	if err != nil {
+		h.problem(w, r, err)
+		return
+	}
+	w.WriteHeader(http.StatusNoContent)
+}

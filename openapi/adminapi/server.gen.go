@@ -50,6 +50,9 @@ type ServerInterface interface {
 	// GetOffsets The offsets that a position stands for
 	// (GET /v1/databases/{database}/tables/{table}/offsets)
 	GetOffsets(w http.ResponseWriter, r *http.Request, database DatabasePath, table TablePath, params GetOffsetsParams)
+	// DropPartition Drop a partition, its lake rows too
+	// (DELETE /v1/databases/{database}/tables/{table}/partitions)
+	DropPartition(w http.ResponseWriter, r *http.Request, database DatabasePath, table TablePath, params DropPartitionParams)
 	// ListPartitions List the partitions of a table
 	// (GET /v1/databases/{database}/tables/{table}/partitions)
 	ListPartitions(w http.ResponseWriter, r *http.Request, database DatabasePath, table TablePath, params ListPartitionsParams)
@@ -140,6 +143,12 @@ func (_ Unimplemented) ListBuckets(w http.ResponseWriter, r *http.Request, datab
 // GetOffsets The offsets that a position stands for
 // (GET /v1/databases/{database}/tables/{table}/offsets)
 func (_ Unimplemented) GetOffsets(w http.ResponseWriter, r *http.Request, database DatabasePath, table TablePath, params GetOffsetsParams) {
+	w.WriteHeader(http.StatusNotImplemented)
+}
+
+// DropPartition Drop a partition, its lake rows too
+// (DELETE /v1/databases/{database}/tables/{table}/partitions)
+func (_ Unimplemented) DropPartition(w http.ResponseWriter, r *http.Request, database DatabasePath, table TablePath, params DropPartitionParams) {
 	w.WriteHeader(http.StatusNotImplemented)
 }
 
@@ -752,6 +761,70 @@ func (siw *ServerInterfaceWrapper) GetOffsets(w http.ResponseWriter, r *http.Req
 	handler.ServeHTTP(w, r)
 }
 
+// DropPartition operation middleware
+func (siw *ServerInterfaceWrapper) DropPartition(w http.ResponseWriter, r *http.Request) {
+
+	var err error
+	_ = err
+
+	// ------------- Path parameter "database" -------------
+	var database DatabasePath
+
+	err = runtime.BindStyledParameterWithOptions("simple", "database", chi.URLParam(r, "database"), &database, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: r.URL.RawPath == ""})
+	if err != nil {
+		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "database", Err: err})
+		return
+	}
+
+	// ------------- Path parameter "table" -------------
+	var table TablePath
+
+	err = runtime.BindStyledParameterWithOptions("simple", "table", chi.URLParam(r, "table"), &table, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: r.URL.RawPath == ""})
+	if err != nil {
+		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "table", Err: err})
+		return
+	}
+
+	// Parameter object where we will unmarshal all parameters from the context
+	var params DropPartitionParams
+
+	// ------------- Required query parameter "name" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, true, "name", r.URL.Query(), &params.Name, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "name"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "name", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "if_exists" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "if_exists", r.URL.Query(), &params.IfExists, runtime.BindQueryParameterOptions{Type: "boolean", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "if_exists"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "if_exists", Err: err})
+		}
+		return
+	}
+
+	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		siw.Handler.DropPartition(w, r, database, table, params)
+	}))
+
+	for i := len(siw.HandlerMiddlewares) - 1; i >= 0; i-- {
+		handler = siw.HandlerMiddlewares[i](handler)
+	}
+
+	handler.ServeHTTP(w, r)
+}
+
 // ListPartitions operation middleware
 func (siw *ServerInterfaceWrapper) ListPartitions(w http.ResponseWriter, r *http.Request) {
 
@@ -1137,6 +1210,9 @@ func HandlerWithOptions(si ServerInterface, options ChiServerOptions) http.Handl
 	})
 	r.Group(func(r chi.Router) {
 		r.Get(options.BaseURL+"/v1/databases/{database}/tables/{table}/offsets", wrapper.GetOffsets)
+	})
+	r.Group(func(r chi.Router) {
+		r.Delete(options.BaseURL+"/v1/databases/{database}/tables/{table}/partitions", wrapper.DropPartition)
 	})
 	r.Group(func(r chi.Router) {
 		r.Get(options.BaseURL+"/v1/databases/{database}/tables/{table}/partitions", wrapper.ListPartitions)
