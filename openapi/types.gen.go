@@ -409,13 +409,15 @@ func (e WriteRecordsParamsContentEncoding) Valid() bool {
 	}
 }
 
-// AlterOp * `add_column`: `column` (nullable), and `first` or `after`
+// AlterOp * `add_column`: `column` (nullable), and `first` or `after`; the last by default
 // * `rename_column`: `name`, `to`
 // * `drop_column`: `name`
 // * `alter_type`: `name`, `type` (INT→BIGINT, FLOAT→DOUBLE, more DECIMAL precision)
 // * `set_comment`: `comment`, and `name` for a column's
 // * `set_properties`: `properties`
 // * `reset_properties`: `keys`
+//
+// Nested fields have paths, as the name of an added one too: `address.zip`, `lines.element.sku`, `counts.value.n`.
 type AlterOp struct {
 	After      string            `json:"after,omitempty"`
 	Column     *NewColumn        `json:"column,omitempty"`
@@ -572,7 +574,7 @@ type CreateTable struct {
 	// `_partition`, `_bucket`, `_found`, `_key_index`. Anything else is 422 `invalid_name`.
 	Name Name `json:"name"`
 
-	// PartitionBy Slices the table by the values of these columns. On a keyed table they belong to the primary key. Later.
+	// PartitionBy Slices the table by the values of these columns. Not FLOAT, DOUBLE, ARRAY, MAP or ROW. On a keyed table they belong to the primary key, which has another column at least.
 	PartitionBy []string `json:"partition_by,omitempty"`
 
 	// PrimaryKey Makes the table keyed. Not FLOAT, DOUBLE, ARRAY, MAP or ROW.
@@ -851,7 +853,7 @@ type Name = string
 
 // NewColumn defines model for NewColumn.
 type NewColumn struct {
-	// AutoIncrement INT or BIGINT: assigned on insert, unique, roughly rising. Later.
+	// AutoIncrement INT or BIGINT, outside the key of a keyed table, one a table: assigned on insert, unique, roughly rising.
 	AutoIncrement bool   `json:"auto_increment,omitempty"`
 	Comment       string `json:"comment,omitempty"`
 
