@@ -79,25 +79,36 @@ func encodeKeyed(op *shard.Op, req *WriteRequest, s bucketRows) error {
 		}
 	}
 	for j, i := range s.rows {
-		kind := shard.Upsert
-		if req.Mode == Delete || req.Rows.Changes != nil && req.Rows.Changes[i] == millrace.Delete {
-			kind = shard.Delete
+		kind := req.kind(int(i))
+		if kind != shard.Upsert {
 			if op.Kinds == nil {
 				op.Kinds = make([]shard.OpKind, n)
 			}
-			op.Kinds[j] = shard.Delete
+			op.Kinds[j] = kind
 		}
 		var err error
 		if op.Keys[j], err = e.key(int(i)); err != nil {
 			return err
 		}
-		if kind == shard.Upsert {
+		if kind != shard.Delete {
 			if op.Rows[j], err = e.row(int(i)); err != nil {
 				return err
 			}
 		}
 	}
 	return nil
+}
+
+// kind says what row i does in a keyed table.
+func (req *WriteRequest) kind(i int) shard.OpKind {
+	switch {
+	case req.Mode == Delete || req.Rows.Changes != nil && req.Rows.Changes[i] == millrace.Delete:
+		return shard.Delete
+	case req.IfAbsent:
+		return shard.InsertIfAbsent
+	default:
+		return shard.Upsert
+	}
 }
 
 type keyedEncoder struct {

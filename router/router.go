@@ -35,6 +35,9 @@ type Catalog interface {
 	RemovePartition(ctx context.Context, table millrace.TableID, id millrace.PartitionID) (*millrace.Partition, error)
 	// Schemas are all versions of a table's schema; errs.TableNotFound.
 	Schemas(ctx context.Context, id millrace.TableID) ([]*millrace.Schema, error)
+	// ReserveIDs gives the next n values of a table's auto-increment column, which
+	// nobody else gets; errs.IntegerOverflow when there are not so many any more.
+	ReserveIDs(ctx context.Context, table millrace.TableID, n int) (first int64, err error)
 }
 
 // Signer seals what a client carries for us and brings back unchanged.
@@ -68,6 +71,7 @@ type Router struct {
 	followers followers
 	ending    sync.Mutex // held while a partition takes the steps of its end
 	running   runningKeys
+	numbers   numbers
 }
 
 // New makes a router.
@@ -97,6 +101,7 @@ func (r *Router) Table(ctx context.Context, path string, id *millrace.TableID) (
 // DropTable removes a table's data from the shards. The catalog has let go of the
 // table before; so every shard is asked, also when one has no room for the record.
 func (r *Router) DropTable(ctx context.Context, t *millrace.Table) error {
+	r.numbers.blocks.Delete(t.ID)
 	var err error
 	for _, sh := range r.o.Shards {
 		err = errors.Join(err, sh.DropTable(ctx, t.ID))

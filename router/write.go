@@ -52,6 +52,8 @@ type WriteRequest struct {
 	// Rows hold all columns of the table (whole rows), some (Partial), or, with
 	// Delete, at least the primary key. The router borrows them for the call.
 	Rows row.Rows
+	// IfAbsent writes rows only where their key is not there.
+	IfAbsent bool
 	// Partial says that Rows.Columns were named by the client: an update of these
 	// columns alone, or with Delete a partial delete.
 	Partial bool
@@ -128,6 +130,9 @@ func (r *Router) StartWrite(ctx context.Context, req *WriteRequest) (*PendingWri
 			return nil, err
 		}
 		ops[i] = op
+	}
+	if err := r.number(ctx, req, split, ops); err != nil {
+		return nil, err
 	}
 	if err := r.makePartitions(ctx, req, split); err != nil {
 		return nil, err
@@ -234,22 +239,31 @@ func checkWrite(req *WriteRequest) error {
 			return errs.New(errs.MissingKey, "the write does not name primary key column %q of table %s", t.Schema.Columns[t.Schema.IndexID(id)].Name, t.Path)
 		}
 	}
+	if err := checkNumber(req); err != nil {
+		return err
+	}
 	if req.Partial {
 		return checkPartial(req)
 	}
 	return nil
 }
 
-// checkPartial sees that the columns that get no value may be without one.
+// checkPartial sees that the table takes such updates, and that the columns that get
+// no value may be without one.
 func checkPartial(req *WriteRequest) error {
 	t := req.Table
+	if e := t.Options.MergeEngine; req.Mode != Delete && !req.IfAbsent && (e == millrace.FirstRow || e == millrace.Versioned) {
+		return errs.New(errs.PartialUpdateNotAllowed, "table %s has the merge engine %s, which takes whole rows: columns cannot be named", t.Path, e)
+	}
 	for _, c := range t.Schema.Columns {
 		named := slices.ContainsFunc(req.Rows.Columns, func(n millrace.Column) bool { return n.ID == c.ID })
 		inKey := slices.Contains(t.PrimaryKey, c.ID)
 		switch {
+		case req.Mode == Delete && named && c.AutoIncrement:
+			return errs.New(errs.NullNotAllowed, "a partial delete would make column %q NULL, which the server numbers", c.Name)
 		case req.Mode == Delete && named && !inKey && !c.Nullable:
 			return errs.New(errs.NullNotAllowed, "a partial delete would make column %q NULL, and it is NOT NULL", c.Name)
-		case req.Mode != Delete && !named && !c.Nullable:
+		case req.Mode != Delete && !named && !c.Nullable && !c.AutoIncrement:
 			return errs.New(errs.MissingColumn, "a partial update may leave out nullable columns only, and %q is NOT NULL", c.Name)
 		}
 	}

@@ -93,6 +93,9 @@ func (p *Plan) run(rec arrow.RecordBatch) (rows row.Rows, r *report, err error) 
 		if err != nil {
 			return row.Rows{}, nil, fmt.Errorf("column %q: %w", c.Name, err)
 		}
+		if s.numbered {
+			x.numbered(data, at)
+		}
 		arrays[i] = array.MakeFromData(data)
 		data.Release()
 	}
@@ -134,6 +137,15 @@ func (x *run) absent(n int, typ arrow.DataType, code errs.Code, at *place) (arro
 		}
 	}
 	return x.nulls(n, typ)
+}
+
+// numbered reports the values of a column that takes none.
+func (x *run) numbered(data arrow.ArrayData, at *place) {
+	for i := range data.Len() {
+		if !isNull(data, i) && !at.exempts(i) {
+			x.fail(at, i, errs.InvalidValue, "the server numbers this column: leave it out, or send NULL")
+		}
+	}
 }
 
 // nulls is an array of n NULLs.

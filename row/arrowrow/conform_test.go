@@ -254,6 +254,31 @@ func TestChangeTypes(t *testing.T) {
 	}
 }
 
+// TestNumbered shows that rows give no value to a column that the server numbers,
+// unless they delete or only their key counts.
+func TestNumbered(t *testing.T) {
+	cols := columnsOf(t, "id BIGINT NOT NULL, seq BIGINT NOT NULL")
+	cols[1].AutoIncrement = true
+	schema := schemaOf(field("id", i64), field("seq", i64), field("_change_type", utf8Type))
+	rec := record(t, schema, `[{"id":1,"seq":5,"_change_type":"+I"},{"id":2,"_change_type":"+I"},{"id":3,"seq":6,"_change_type":"-D"},{"id":4,"seq":7,"_change_type":"-U"},{"id":5,"seq":8,"_change_type":"+U"}]`)
+	_, err := conformed(t, cols, Options{Key: []string{"id"}, AllowChangeType: true}, rec)
+	if diff := cmp.Diff([]string{"0 seq invalid_value", "4 seq invalid_value"}, faultsOf(err)); diff != "" {
+		t.Error(diff)
+	}
+	schema = schemaOf(field("id", i64), field("seq", i64))
+	rec = record(t, schema, `[{"id":1},{"id":2,"seq":5}]`)
+	for _, o := range []Options{{Key: []string{"id"}}, {Key: []string{"id"}, Partial: true}} {
+		_, err = conformed(t, cols, o, rec)
+		if diff := cmp.Diff([]string{"1 seq invalid_value"}, faultsOf(err)); diff != "" {
+			t.Error(diff)
+		}
+	}
+	got, err := conformed(t, cols, Options{Key: []string{"id"}, KeyOnly: true}, rec)
+	if diff := cmp.Diff([]string{`{"id":1,"seq":null}`, `{"id":2,"seq":5}`}, got); err != nil || diff != "" {
+		t.Error(err, diff)
+	}
+}
+
 // TestNoCopy shows that values of the right type are taken as they lie.
 func TestNoCopy(t *testing.T) {
 	cols := columnsOf(t, "a BIGINT, b STRING, c ARRAY<DOUBLE>, d BINARY(3), e TIMESTAMP(6), f DECIMAL(10,2), g BOOLEAN, h ROW<x DATE>")

@@ -48,6 +48,9 @@ type source struct {
 	// lenient: NULL or absence matters only in rows that do not delete.
 	lenient bool
 	missing errs.Code // why absence is an error, or ""
+	// numbered: the server gives the values, so that none may be given in rows that do
+	// not delete.
+	numbered bool
 }
 
 // NewPlan matches the columns of a stream with those of a table by name. It fails
@@ -89,7 +92,7 @@ func NewPlan(stream *arrow.Schema, table []millrace.Column, opts Options) (*Plan
 			if err != nil {
 				faults = append(faults, *err)
 			}
-			s.at, s.cast = i, cast
+			s.at, s.cast, s.numbered = i, cast, c.AutoIncrement && !opts.KeyOnly
 		case key:
 			fault(c.Name, errs.MissingKey, "the key column is missing")
 			continue

@@ -45,6 +45,8 @@ type Decoder struct {
 	row     *column // the row as if it were a ROW; its n counts the rows
 	absent  []absence
 	options Options
+	// numbered is the auto-increment column, or -1.
+	numbered int
 
 	changes  []millrace.ChangeType
 	changed  bool // some row of this chunk gave _change_type
@@ -85,6 +87,7 @@ func NewDecoder(cols []millrace.Column, opts Options) *Decoder {
 	d := &Decoder{
 		cols: cols, schema: row.ArrowSchema(cols), row: root, options: opts,
 		absent: make([]absence, len(cols)), givenIn: make([]uint64, len(cols)), perRow: root.nullSize, nullAt: -1,
+		numbered: slices.IndexFunc(cols, func(c millrace.Column) bool { return c.AutoIncrement }),
 	}
 	for i, c := range cols {
 		key := slices.Contains(opts.Key, c.Name)
@@ -172,9 +175,19 @@ func (d *Decoder) begin(raw []byte, index int64) error {
 	return nil
 }
 
+// whyNumbered is the fault of a row that gives the auto-increment column a value.
+const whyNumbered = "the server numbers this column: leave it out, or send null"
+
 // judge decides about what only matters in rows that are not deletes.
 func (d *Decoder) judge() bool {
-	if d.nullAt < 0 || d.options.KeyOnly || d.change == millrace.Delete || d.change == millrace.UpdateBefore {
+	if d.options.KeyOnly || d.change == millrace.Delete || d.change == millrace.UpdateBefore {
+		return true
+	}
+	if d.numbered >= 0 && !d.row.children[d.numbered].lastNull() {
+		d.fault.start, d.fault.end = 0, 0
+		return d.failUnder(d.row.children[d.numbered].name, errs.InvalidValue, whyNumbered)
+	}
+	if d.nullAt < 0 {
 		return true
 	}
 	c := d.row.children[d.nullAt]

@@ -156,6 +156,11 @@ func TestWholeAndPartial(t *testing.T) {
 		{"whole, not null null", cols, Options{Key: key}, `{"id":1,"name":null}`, `null_not_allowed name`},
 		{"auto-increment absent", auto, Options{Key: key}, `{"id":1,"name":"a"}`, `{"id":1,"name":"a","note":null,"seq":null}`},
 		{"auto-increment null", auto, Options{Key: key}, `{"id":1,"name":"a","seq":null}`, `{"id":1,"name":"a","note":null,"seq":null}`},
+		{"auto-increment given", auto, Options{Key: key}, `{"id":1,"name":"a","seq":7}`, `invalid_value seq`},
+		{"auto-increment given, update", auto, Options{Key: key, AllowChangeType: true}, `{"id":1,"name":"a","seq":7,"_change_type":"+U"}`, `invalid_value seq`},
+		{"auto-increment given, delete", auto, Options{Key: key, AllowChangeType: true}, `{"id":1,"seq":7,"_change_type":"-D"}`, `-D {"id":1,"name":null,"note":null,"seq":7}`},
+		{"auto-increment given, before image", auto, Options{Key: key, AllowChangeType: true}, `{"id":1,"seq":7,"_change_type":"-U"}`, `-U {"id":1,"name":null,"note":null,"seq":7}`},
+		{"auto-increment given, key only", auto, Options{Key: key, KeyOnly: true}, `{"id":1,"seq":7}`, `{"id":1,"name":null,"note":null,"seq":7}`},
 		{"partial", nil, Options{Key: key, Required: []string{"id", "note"}}, `{"note":null,"id":1}`, ``},
 		{"key only", cols, Options{Key: key, KeyOnly: true}, `{"id":1}`, `{"id":1,"name":null,"note":null}`},
 		{"key only, null", cols, Options{Key: key, KeyOnly: true}, `{"name":null,"id":1}`, `{"id":1,"name":null,"note":null}`},
@@ -174,8 +179,8 @@ func TestWholeAndPartial(t *testing.T) {
 		{"change type is null", cols, Options{Key: key, AllowChangeType: true}, `{"id":1,"name":"a","_change_type":null}`, `type_mismatch _change_type`},
 		{"two change types", cols, Options{Key: key, AllowChangeType: true}, `{"id":1,"_change_type":"-D","_change_type":"-D"}`, `duplicate_field _change_type`},
 	}
-	tests[6].cols = []millrace.Column{cols[0], cols[2]}
-	tests[6].want = `{"id":1,"note":null}`
+	tests[11].cols = []millrace.Column{cols[0], cols[2]}
+	tests[11].want = `{"id":1,"note":null}`
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			d := NewDecoder(tt.cols, tt.opts)
