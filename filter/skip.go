@@ -184,6 +184,9 @@ func (p likeMatch) mayMatch(s statistics) bool {
 	b, only := p.pattern.prefix()
 	prefix := string(b)
 	lo, hi := string(st.Min.Bytes), string(st.Max.Bytes)
+	if st.HasMin && st.HasMax && lo == hi { // one value, as in a partition
+		return p.pattern.match(st.Min.Bytes) != p.not
+	}
 	if p.not { // every value begins with what both bounds begin with
 		return !only || !st.HasMin || !st.HasMax || !strings.HasPrefix(lo, prefix) || !strings.HasPrefix(hi, prefix)
 	}

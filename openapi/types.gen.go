@@ -1109,7 +1109,7 @@ type ReadStats struct {
 	// RowsRead Rows that were looked at.
 	RowsRead int64 `json:"rows_read"`
 
-	// RowsSkipped Rows that statistics or bucket pruning left out.
+	// RowsSkipped Rows of what was covered that statistics left out.
 	RowsSkipped int64 `json:"rows_skipped"`
 
 	// RowsShipped Rows of the answer.
@@ -1123,6 +1123,15 @@ type ReadStats struct {
 
 	// BytesShipped Bytes of the answer, before compression.
 	BytesShipped int64 `json:"bytes_shipped"`
+
+	// Buckets Buckets that were covered.
+	Buckets int `json:"buckets,omitempty"`
+
+	// Partitions Partitions that were covered; absent on a table without partitions.
+	Partitions int `json:"partitions,omitempty"`
+
+	// PartitionsSkipped Partitions that the request or its filter left out, of which no file was looked at.
+	PartitionsSkipped int `json:"partitions_skipped,omitempty"`
 }
 
 // Row A row as a JSON object, by column name. An absent column is NULL (writes), or was not asked for (reads).

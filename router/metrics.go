@@ -10,6 +10,9 @@ type metrics struct {
 	bytesRead     prometheus.Counter
 	bytesSkipped  prometheus.Counter
 	bytesShipped  prometheus.Counter
+	bucketsRead   prometheus.Counter
+	partsRead     prometheus.Counter
+	partsSkipped  prometheus.Counter
 	rowsWritten   prometheus.Counter
 	writesRefused prometheus.Counter
 	lookupKeys    prometheus.Counter
@@ -30,6 +33,9 @@ func newMetrics(reg prometheus.Registerer) *metrics {
 		bytesRead:     counter("bytes_read_total", "Stored bytes that reads looked at."),
 		bytesSkipped:  counter("bytes_skipped_total", "Stored bytes of the same ranges that reads did not look at."),
 		bytesShipped:  counter("bytes_shipped_total", "Bytes that reads sent."),
+		bucketsRead:   counter("buckets_read_total", "Buckets that reads covered."),
+		partsRead:     counter("partitions_read_total", "Partitions that reads covered."),
+		partsSkipped:  counter("partitions_skipped_total", "Partitions that reads left out, by name or by their filter."),
 		rowsWritten:   counter("rows_written_total", "Rows of acknowledged writes."),
 		writesRefused: counter("writes_refused_total", "Parts of writes that a shard refused."),
 		lookupKeys:    counter("lookup_keys_total", "Keys looked up."),
@@ -48,4 +54,7 @@ func (m *metrics) read(s *Stats) {
 	m.bytesRead.Add(float64(s.BytesRead))
 	m.bytesSkipped.Add(float64(s.BytesSkipped))
 	m.bytesShipped.Add(float64(s.BytesShipped))
+	m.bucketsRead.Add(float64(s.Buckets))
+	m.partsRead.Add(float64(s.Partitions))
+	m.partsSkipped.Add(float64(s.PartitionsSkipped))
 }

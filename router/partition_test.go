@@ -9,8 +9,10 @@ import (
 	"fmt"
 	"log/slog"
 	"maps"
+	"regexp"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -18,6 +20,7 @@ import (
 	"github.com/apache/arrow-go/v18/arrow/array"
 	"github.com/apache/arrow-go/v18/arrow/memory"
 	"github.com/cockroachdb/pebble/v2/vfs"
+	"github.com/cockroachdb/pebble/v2/vfs/errorfs"
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/stretchr/testify/require"
 
@@ -35,6 +38,8 @@ import (
 type parted struct {
 	t     testing.TB
 	fs    *vfs.MemFS
+	wrap  func(vfs.FS) vfs.FS // what the worker sees of fs
+	tails int64               // bytes that are kept in memory; 0: the default
 	clock *storagetest.Clock
 	cat   *catalog.Catalog
 	w     *storage.Worker
@@ -43,7 +48,7 @@ type parted struct {
 }
 
 func newParted(t testing.TB) *parted {
-	f := &parted{t: t, fs: vfs.NewCrashableMem(), clock: storagetest.NewClock()}
+	f := &parted{t: t, fs: vfs.NewCrashableMem(), wrap: func(fs vfs.FS) vfs.FS { return fs }, clock: storagetest.NewClock()}
 	f.open()
 	_, err := f.cat.CreateDatabase(context.Background(), "d", "")
 	require.NoError(t, err)
@@ -57,7 +62,7 @@ func (f *parted) open() {
 	f.cat, err = catalog.Open(ctx, catalog.Options{Dir: "catalog", Shards: 3, FS: f.fs, Clock: f.clock.Now, Logger: quiet})
 	require.NoError(f.t, err)
 	f.reg = prometheus.NewRegistry()
-	f.w, err = storage.Open(ctx, storage.Options{Dir: "data", Shards: 3, FS: f.fs, Clock: f.clock, Logger: quiet, Registerer: f.reg})
+	f.w, err = storage.Open(ctx, storage.Options{Dir: "data", Shards: 3, FS: f.wrap(f.fs), BucketTailBytes: f.tails, Clock: f.clock, Logger: quiet, Registerer: f.reg})
 	require.NoError(f.t, err)
 	require.NoError(f.t, f.w.Err())
 	f.r = router.New(router.Options{Catalog: f.cat, Shards: f.w.Shards(), Signer: plainSigner{}, Clock: f.clock, Logger: quiet, Registerer: f.reg})
@@ -419,4 +424,56 @@ func nullIn(rec arrow.RecordBatch, col, at int) arrow.RecordBatch {
 
 func partitionBy(buckets int, columns ...string) func(*catalog.Spec) {
 	return func(s *catalog.Spec) { s.PartitionBy, s.Buckets = columns, &buckets }
+}
+
+// X7: of thirty days one is read: no byte of the others' files is looked at.
+func TestPrunedFilesAreNotRead(t *testing.T) {
+	f := newParted(t)
+	var mu sync.Mutex
+	reads := map[string]int{} // by partition directory
+	inPartition := regexp.MustCompile(`/segments/\d+/(\d+)/`)
+	f.tails = 1
+	f.wrap = func(fs vfs.FS) vfs.FS {
+		return errorfs.Wrap(fs, errorfs.InjectorFunc(func(op errorfs.Op) error {
+			if m := inPartition.FindStringSubmatch(op.Path); m != nil && op.Kind.ReadOrWrite() == errorfs.OpIsRead {
+				mu.Lock()
+				defer mu.Unlock()
+				reads[m[1]]++
+			}
+			return nil
+		}))
+	}
+	f.close()
+	f.open()
+	tbl := f.days(2)
+	for day := range 30 {
+		var rows []string
+		for i := range 50 {
+			rows = append(rows, fmt.Sprintf(`{"k":%d,"v":"v%d","dt":"2026-08-%02d"}`, i, i, day+1))
+		}
+		f.must(tbl, router.Append, strings.Join(rows, " "))
+	}
+	for _, s := range f.w.Shards() {
+		require.NoError(t, s.Checkpoint(context.Background()))
+	}
+	f.close()
+	f.open()
+	clear(reads)
+	for _, req := range []*router.ReadRequest{
+		{Filter: "dt = '2026-08-26' AND k >= 40", Columns: []string{"k"}},
+		{Filter: "k >= 40", Columns: []string{"k"}, Partitions: []json.RawMessage{json.RawMessage(`{"dt":"2026-08-26"}`)}},
+		{Filter: "dt > '2026-08-25' AND NOT (dt LIKE '%-2_' AND dt <> '2026-08-26') AND dt NOT IN ('2026-08-30') AND k >= 40", Columns: []string{"k"}},
+	} {
+		got, stats := f.scan("d.days", req)
+		require.Len(t, got, 10)
+		require.Equal(t, 30, stats.Partitions+stats.PartitionsSkipped)
+		n, err := f.r.Count(context.Background(), "d.days", &router.ReadRequest{Filter: req.Filter, Partitions: req.Partitions})
+		require.NoError(t, err)
+		require.EqualValues(t, 10, n)
+	}
+	p, err := f.cat.Partition(context.Background(), tbl.ID, "dt=2026-08-26")
+	require.NoError(t, err)
+	dir := fmt.Sprintf("%010d", p.ID)
+	require.Positive(t, reads[dir])
+	require.Len(t, reads, 1, "%v", reads)
 }
