@@ -5,6 +5,7 @@ import (
 	"encoding/base64"
 	"encoding/json"
 	"errors"
+	"iter"
 
 	"github.com/millrace/millrace/errs"
 	"github.com/millrace/millrace/openapi"
@@ -79,6 +80,33 @@ func (t *Table) Lookup(ctx context.Context, keys []any, columns ...string) ([]js
 		}
 	}
 	return out.Rows, nil
+}
+
+// PrefixRequest asks for the rows whose key begins with a prefix: the first columns of
+// the primary key, the bucket key among them.
+type PrefixRequest struct {
+	Prefix   Key
+	Columns  []string // none are all
+	PageSize int      // 0: as the server has it
+}
+
+// Prefix ranges over the rows whose key begins with a prefix, as JSON objects, in the
+// order of their keys. All pages see one snapshot; when it is gone the walk ends with
+// errs.SnapshotGone.
+func (t *Table) Prefix(ctx context.Context, r PrefixRequest) iter.Seq2[json.RawMessage, error] {
+	return pages(func(token *string) ([]json.RawMessage, string, error) {
+		prefix, err := json.Marshal(r.Prefix)
+		if err != nil {
+			return nil, "", errs.New(errs.InvalidValue, "the prefix cannot be encoded: %v", err)
+		}
+		request := openapi.PrefixLookupRequest{Prefix: prefix, Columns: r.Columns, Limit: r.PageSize}
+		if token != nil {
+			request.PageToken = *token
+		}
+		var out openapi.PrefixLookupResult
+		resp, err := t.c.api.PrefixLookup(asRead(ctx), t.database, t.base, &openapi.PrefixLookupParams{Timeout: timeoutOf(ctx)}, request)
+		return out.Rows, out.NextPageToken, decode(resp, err, &out)
+	})
 }
 
 func asErr(err error) (*errs.Error, bool) { return errors.AsType[*errs.Error](err) }

@@ -29,6 +29,7 @@ type command struct {
 	scan   *router.ReadRequest
 	put    *putCommand
 	lookup *lookupCommand
+	prefix *prefixCommand
 }
 
 type putCommand struct {
@@ -49,6 +50,14 @@ type lookupCommand struct {
 	TableID        *millrace.TableID `json:"table_id"`
 	Columns        []string          `json:"columns"`
 	InsertIfAbsent bool              `json:"insert_if_absent"`
+}
+
+type prefixCommand struct {
+	Op      string            `json:"op"`
+	Table   string            `json:"table"`
+	TableID *millrace.TableID `json:"table_id"`
+	Columns []string          `json:"columns"`
+	Limit   *int64            `json:"limit"` // rows of each prefix
 }
 
 // parseDescriptor reads a descriptor.
@@ -123,7 +132,11 @@ func parseJSON(b []byte) (*command, error) {
 		}
 		c.path = c.lookup.Table
 	case opPrefixLookup:
-		return nil, errs.New(errs.NotImplemented, "prefix_lookup is not implemented yet; look up whole keys, or scan with a filter on the prefix")
+		c.prefix = &prefixCommand{}
+		if err := router.DecodeStrict(b, c.prefix); err != nil {
+			return nil, err
+		}
+		c.path = c.prefix.Table
 	default:
 		return nil, errs.New(errs.InvalidValue, "op %q is not one of scan, put, lookup, prefix_lookup", clipText(head.Op, 64))
 	}
@@ -146,5 +159,5 @@ func (c *command) read() (*router.ReadRequest, error) {
 	case opPut:
 		return nil, errs.New(errs.InvalidValue, `"op":"put" is for DoPut; read with "op":"scan"`)
 	}
-	return nil, errs.New(errs.InvalidValue, `"op":"lookup" is for DoExchange; read with "op":"scan"`)
+	return nil, errs.New(errs.InvalidValue, `"op":%q is for DoExchange; read with "op":"scan"`, c.op)
 }

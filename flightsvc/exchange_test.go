@@ -139,7 +139,6 @@ func TestLookupThatIsRefused(t *testing.T) {
 		{lookupCmd(obj{"columns": []string{"_bucket"}}), k, `[{"k":1}]`, codes.InvalidArgument, errs.UnknownColumn},
 		{lookupCmd(obj{"x": 1}), k, `[{"k":1}]`, codes.InvalidArgument, errs.UnknownField},
 		{pathOf("d.t"), k, `[{"k":1}]`, codes.InvalidArgument, errs.InvalidValue},
-		{commandOf(obj{"op": "prefix_lookup", "table": "d.t"}), k, `[{"k":1}]`, codes.Unimplemented, errs.NotImplemented},
 		{lookupCmd(nil), schemaOf(field("v", strs)), `[{"v":"a"}]`, codes.InvalidArgument, errs.MissingKey},
 		{lookupCmd(nil), schemaOf(field("k", int64s), field("v", strs)), `[{"k":1,"v":"a"}]`, codes.InvalidArgument, errs.UnknownColumn},
 		{lookupCmd(nil), schemaOf(field("k", arrow.FixedWidthTypes.Boolean)), `[{"k":true}]`, codes.InvalidArgument, errs.TypeMismatch},

@@ -186,12 +186,12 @@ func (s *Service) schemaOf(ctx context.Context, cmd *command) (*arrow.Schema, er
 			return nil, err
 		}
 		return row.TableArrowSchema(t, t.Schema.Columns), nil
-	case opLookup:
-		l, err := s.planLookup(ctx, cmd)
+	case opLookup, opPrefixLookup:
+		a, err := s.ask(ctx, cmd)
 		if err != nil {
 			return nil, err
 		}
-		return l.schema, nil
+		return a.schema, nil
 	}
 	plan, err := s.plan(ctx, cmd)
 	if err != nil {

@@ -212,7 +212,7 @@ func TestDescriptorsThatAreRefused(t *testing.T) {
 		{"half a command", commandBytes([]byte(`{"op":"scan"`)), codes.InvalidArgument, errs.InvalidRequest},
 		{"another op", commandOf(obj{"op": "juggle"}), codes.InvalidArgument, errs.InvalidValue},
 		{"an op that is none", commandBytes([]byte(`{"op":1}`)), codes.InvalidArgument, errs.InvalidRequest},
-		{"prefix_lookup", commandOf(obj{"op": "prefix_lookup", "table": "d.keyed"}), codes.Unimplemented, errs.NotImplemented},
+		{"prefix_lookup", commandOf(obj{"op": "prefix_lookup", "table": "d.keyed"}), codes.InvalidArgument, errs.InvalidValue},
 		{"put", commandOf(obj{"op": "put", "table": "d.t"}), codes.InvalidArgument, errs.InvalidValue},
 		{"lookup", commandOf(obj{"op": "lookup", "table": "d.keyed"}), codes.InvalidArgument, errs.InvalidValue},
 		{"no table named", commandOf(obj{"op": "scan"}), codes.InvalidArgument, errs.InvalidValue},
@@ -228,7 +228,7 @@ func TestDescriptorsThatAreRefused(t *testing.T) {
 		_, err := c.GetFlightInfo(f.ctx(), x.d)
 		refused(t, err, x.code, x.why)
 		_, err = c.GetSchema(f.ctx(), x.d)
-		if x.d.Type != flight.DescriptorCMD || !bytes.Contains(x.d.Cmd, []byte(`"put"`)) && !bytes.Contains(x.d.Cmd, []byte(`"op":"lookup"`)) {
+		if x.d.Type != flight.DescriptorCMD || !bytes.Contains(x.d.Cmd, []byte(`"put"`)) && !bytes.Contains(x.d.Cmd, []byte(`lookup"`)) {
 			refused(t, err, x.code, x.why)
 		} else {
 			require.NoError(t, err, "%s: what is put or looked up has a schema too", x.name)

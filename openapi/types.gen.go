@@ -961,9 +961,14 @@ type Position = json.RawMessage
 
 // PrefixLookupRequest Examples: {"columns":["id","total"],"limit":100,"prefix":{"tenant":"acme"}}
 type PrefixLookupRequest struct {
-	Columns   []string `json:"columns,omitempty"`
-	Limit     int      `json:"limit,omitempty"`
-	PageToken string   `json:"page_token,omitempty"`
+	// Columns Absent: all columns.
+	Columns []string `json:"columns,omitempty"`
+
+	// Limit Rows of a page.
+	Limit int `json:"limit,omitempty"`
+
+	// PageToken `next_page_token` of the page before.
+	PageToken string `json:"page_token,omitempty"`
 
 	// Prefix A row as a JSON object, by column name. An absent column is NULL (writes), or was not asked for (reads).
 	//

@@ -100,22 +100,22 @@ func (r *Router) OpenLookups(t *millrace.Table, cols []millrace.Column, most int
 	if err != nil {
 		return nil, err
 	}
-	nullable := slices.Clone(cols)
-	for i := range nullable {
-		nullable[i].Nullable = true
+	return &Lookups{keys: k, rd: r.rowsOf(t, nullableColumns(cols)), most: most}, nil
+}
+
+func nullableColumns(cols []millrace.Column) []millrace.Column {
+	out := slices.Clone(cols)
+	for i := range out {
+		out[i].Nullable = true
 	}
-	return &Lookups{keys: k, rd: r.rowsOf(t, nullable), most: most}, nil
+	return out
 }
 
 // Next is the answer for a batch of keys: as Lookup's, but with a row for each key,
 // of NULLs where there is none. When one of the columns was dropped it is
 // errs.SchemaChanged.
 func (l *Lookups) Next(ctx context.Context, keys arrow.RecordBatch) (*LookupResult, error) {
-	now, err := l.keys.r.o.Catalog.TableByID(ctx, l.keys.t.ID)
-	if err == nil {
-		err = l.rd.guard.check(now.Schema)
-	}
-	if err != nil {
+	if err := l.rd.current(ctx, l.keys.r, l.keys.t.ID); err != nil {
 		return nil, err
 	}
 	rows, err := l.keys.read(ctx, keys)

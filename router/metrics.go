@@ -17,6 +17,7 @@ type metrics struct {
 	writesRefused prometheus.Counter
 	lookupKeys    prometheus.Counter
 	lookupBuckets prometheus.Counter
+	prefixLookups prometheus.Counter
 }
 
 func newMetrics(reg prometheus.Registerer) *metrics {
@@ -40,6 +41,7 @@ func newMetrics(reg prometheus.Registerer) *metrics {
 		writesRefused: counter("writes_refused_total", "Parts of writes that a shard refused."),
 		lookupKeys:    counter("lookup_keys_total", "Keys looked up."),
 		lookupBuckets: counter("lookup_buckets_total", "Buckets that lookups touched."),
+		prefixLookups: counter("prefix_lookups_total", "Key prefixes looked up."),
 	}
 	reg.MustRegister(m.openReaders)
 	return m

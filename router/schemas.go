@@ -140,3 +140,12 @@ func (g *guardedRows) Append(enc []byte) error {
 	}
 	return g.Reader.Append(enc)
 }
+
+// current sees that the columns are still those of the table.
+func (g *guardedRows) current(ctx context.Context, r *Router, id millrace.TableID) error {
+	now, err := r.o.Catalog.TableByID(ctx, id)
+	if err != nil {
+		return err
+	}
+	return g.guard.check(now.Schema)
+}

@@ -189,7 +189,7 @@ func (w *PendingWrite) Wait(ctx context.Context) (*WriteResult, error) {
 		}
 	}
 	w.r.metrics.rowsWritten.Add(float64(res.Rows - res.Rejected))
-	if replayed == len(w.parts) {
+	if replayed > 0 && replayed == len(w.parts) {
 		res.Replayed = res.Rows // with those that change nothing, such as -U
 	}
 	if first == nil {

@@ -4,12 +4,14 @@ import (
 	"bufio"
 	"bytes"
 	"context"
+	"encoding/base64"
 	"encoding/json"
 	"errors"
 	"io"
 	"os"
 	"strings"
 
+	"github.com/millrace/millrace"
 	"github.com/millrace/millrace/client"
 	"github.com/millrace/millrace/errs"
 	"github.com/millrace/millrace/row/jsonrow"
@@ -71,6 +73,7 @@ type getCmd struct {
 	Table   string   `arg:"" help:"DATABASE.TABLE."`
 	Key     []string `arg:"" help:"The key: column=value for each key column." name:"column=value"`
 	Columns []string `help:"Only these columns, in this order." placeholder:"COLUMNS"`
+	Prefix  bool     `help:"Get all rows whose key begins so: the key's first columns are enough, the bucket key among them."`
 }
 
 // Run implements the command.
@@ -87,6 +90,9 @@ func (c *getCmd) Run(ctx context.Context, a *app) error {
 		}
 		key[k] = v
 	}
+	if c.Prefix {
+		return c.rows(ctx, a, t, key)
+	}
 	r, err := t.Get(ctx, key, c.Columns...)
 	if err != nil {
 		return err
@@ -96,6 +102,43 @@ func (c *getCmd) Run(ctx context.Context, a *app) error {
 		return err
 	}
 	return end()
+}
+
+// rows prints all rows whose key begins with a prefix.
+func (c *getCmd) rows(ctx context.Context, a *app, t *client.Table, prefix client.Key) error {
+	cols, _, err := columnsOf(ctx, t)
+	if err != nil {
+		return err
+	}
+	for _, col := range cols {
+		if text, ok := prefix[col.Name].(string); ok {
+			prefix[col.Name] = jsonOfText(col.Type.Kind, text)
+		}
+	}
+	write, end := c.writer(a)
+	for r, err := range t.Prefix(ctx, client.PrefixRequest{Prefix: prefix, Columns: c.Columns}) {
+		if err != nil {
+			return err
+		}
+		if err := write(r); err != nil {
+			return err
+		}
+	}
+	return end()
+}
+
+// jsonOfText is a value as a row's JSON has it, of one as an address has it. What
+// cannot be one stays as it is, for the server to say so.
+func jsonOfText(kind millrace.Kind, text string) any {
+	if kind == millrace.Boolean && (text == "true" || text == "false") {
+		return text == "true"
+	}
+	if kind == millrace.Bytes || kind == millrace.Binary {
+		if b, err := base64.RawURLEncoding.DecodeString(text); err == nil {
+			return b
+		}
+	}
+	return text
 }
 
 // keysAtOnce is how many keys a lookup sends at once, the most a server takes.

@@ -24,6 +24,9 @@ type ServerInterface interface {
 	// LookupRows Get many rows by their keys
 	// (POST /v1/databases/{database}/tables/{table}/lookup)
 	LookupRows(w http.ResponseWriter, r *http.Request, database DatabasePath, table TablePath, params LookupRowsParams)
+	// PrefixLookup Get the rows whose key begins with a prefix
+	// (POST /v1/databases/{database}/tables/{table}/prefix-lookup)
+	PrefixLookup(w http.ResponseWriter, r *http.Request, database DatabasePath, table TablePath, params PrefixLookupParams)
 	// WriteRecords Append, upsert or delete rows
 	// (POST /v1/databases/{database}/tables/{table}/records)
 	WriteRecords(w http.ResponseWriter, r *http.Request, database DatabasePath, table TablePath, params WriteRecordsParams)
@@ -81,6 +84,12 @@ func (_ Unimplemented) CountRows(w http.ResponseWriter, r *http.Request, databas
 // LookupRows Get many rows by their keys
 // (POST /v1/databases/{database}/tables/{table}/lookup)
 func (_ Unimplemented) LookupRows(w http.ResponseWriter, r *http.Request, database DatabasePath, table TablePath, params LookupRowsParams) {
+	w.WriteHeader(http.StatusNotImplemented)
+}
+
+// PrefixLookup Get the rows whose key begins with a prefix
+// (POST /v1/databases/{database}/tables/{table}/prefix-lookup)
+func (_ Unimplemented) PrefixLookup(w http.ResponseWriter, r *http.Request, database DatabasePath, table TablePath, params PrefixLookupParams) {
 	w.WriteHeader(http.StatusNotImplemented)
 }
 
@@ -685,6 +694,83 @@ func (siw *ServerInterfaceWrapper) LookupRows(w http.ResponseWriter, r *http.Req
 
 	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		siw.Handler.LookupRows(w, r, database, table, params)
+	}))
+
+	for i := len(siw.HandlerMiddlewares) - 1; i >= 0; i-- {
+		handler = siw.HandlerMiddlewares[i](handler)
+	}
+
+	handler.ServeHTTP(w, r)
+}
+
+// PrefixLookup operation middleware
+func (siw *ServerInterfaceWrapper) PrefixLookup(w http.ResponseWriter, r *http.Request) {
+
+	var err error
+	_ = err
+
+	// ------------- Path parameter "database" -------------
+	var database DatabasePath
+
+	err = runtime.BindStyledParameterWithOptions("simple", "database", chi.URLParam(r, "database"), &database, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: r.URL.RawPath == ""})
+	if err != nil {
+		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "database", Err: err})
+		return
+	}
+
+	// ------------- Path parameter "table" -------------
+	var table TablePath
+
+	err = runtime.BindStyledParameterWithOptions("simple", "table", chi.URLParam(r, "table"), &table, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: r.URL.RawPath == ""})
+	if err != nil {
+		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "table", Err: err})
+		return
+	}
+
+	// Parameter object where we will unmarshal all parameters from the context
+	var params PrefixLookupParams
+
+	// ------------- Optional query parameter "int64" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "int64", r.URL.Query(), &params.Int64, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "int64"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "int64", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "table_id" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "table_id", r.URL.Query(), &params.TableID, runtime.BindQueryParameterOptions{Type: "integer", Format: "int64"})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "table_id"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "table_id", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "timeout" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "timeout", r.URL.Query(), &params.Timeout, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "timeout"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "timeout", Err: err})
+		}
+		return
+	}
+
+	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		siw.Handler.PrefixLookup(w, r, database, table, params)
 	}))
 
 	for i := len(siw.HandlerMiddlewares) - 1; i >= 0; i-- {
@@ -2532,6 +2618,9 @@ func HandlerWithOptions(si ServerInterface, options ChiServerOptions) http.Handl
 	})
 	r.Group(func(r chi.Router) {
 		r.Post(options.BaseURL+"/v1/databases/{database}/tables/{table}/lookup", wrapper.LookupRows)
+	})
+	r.Group(func(r chi.Router) {
+		r.Post(options.BaseURL+"/v1/databases/{database}/tables/{table}/prefix-lookup", wrapper.PrefixLookup)
 	})
 	r.Group(func(r chi.Router) {
 		r.Post(options.BaseURL+"/v1/databases/{database}/tables/{table}/records", wrapper.WriteRecords)

@@ -305,7 +305,14 @@ type ClientInterface interface {
 
 	// PrefixLookupWithBody Get the rows whose key begins with a prefix
 	//
-	// The prefix names the first columns of the primary key, the bucket key among them.
+	// The prefix has the first columns of the primary key, so many that the bucket key is among them, and on a
+	// partitioned table all partition columns: then one bucket has all its rows, and it alone is read. Less is
+	// `prefix_too_short`, which names what is missing. (The bucket key has to consist of the first columns of the
+	// primary key less the partition columns for there to be anything shorter than a whole key; give `bucket_key` when
+	// the table is created.)
+	//
+	// Rows come in the order of their keys, at most `limit` a page; the next page is asked for with the same prefix and
+	// `page_token`. All pages see one snapshot, which is held for 5 minutes between them; then it is 409 `snapshot_gone`.
 	//
 	// Takes any type of body and a specified content type.
 	//
@@ -314,7 +321,14 @@ type ClientInterface interface {
 
 	// PrefixLookup Get the rows whose key begins with a prefix
 	//
-	// The prefix names the first columns of the primary key, the bucket key among them.
+	// The prefix has the first columns of the primary key, so many that the bucket key is among them, and on a
+	// partitioned table all partition columns: then one bucket has all its rows, and it alone is read. Less is
+	// `prefix_too_short`, which names what is missing. (The bucket key has to consist of the first columns of the
+	// primary key less the partition columns for there to be anything shorter than a whole key; give `bucket_key` when
+	// the table is created.)
+	//
+	// Rows come in the order of their keys, at most `limit` a page; the next page is asked for with the same prefix and
+	// `page_token`. All pages see one snapshot, which is held for 5 minutes between them; then it is 409 `snapshot_gone`.
 	//
 	// Takes a body of the `application/json` content type.
 	//
@@ -1120,7 +1134,14 @@ func (c *Client) CreatePartition(ctx context.Context, database DatabasePath, tab
 
 // PrefixLookupWithBody Get the rows whose key begins with a prefix
 //
-// The prefix names the first columns of the primary key, the bucket key among them.
+// The prefix has the first columns of the primary key, so many that the bucket key is among them, and on a
+// partitioned table all partition columns: then one bucket has all its rows, and it alone is read. Less is
+// `prefix_too_short`, which names what is missing. (The bucket key has to consist of the first columns of the
+// primary key less the partition columns for there to be anything shorter than a whole key; give `bucket_key` when
+// the table is created.)
+//
+// Rows come in the order of their keys, at most `limit` a page; the next page is asked for with the same prefix and
+// `page_token`. All pages see one snapshot, which is held for 5 minutes between them; then it is 409 `snapshot_gone`.
 //
 // Takes any type of body and a specified content type.
 //
@@ -1139,7 +1160,14 @@ func (c *Client) PrefixLookupWithBody(ctx context.Context, database DatabasePath
 
 // PrefixLookup Get the rows whose key begins with a prefix
 //
-// The prefix names the first columns of the primary key, the bucket key among them.
+// The prefix has the first columns of the primary key, so many that the bucket key is among them, and on a
+// partitioned table all partition columns: then one bucket has all its rows, and it alone is read. Less is
+// `prefix_too_short`, which names what is missing. (The bucket key has to consist of the first columns of the
+// primary key less the partition columns for there to be anything shorter than a whole key; give `bucket_key` when
+// the table is created.)
+//
+// Rows come in the order of their keys, at most `limit` a page; the next page is asked for with the same prefix and
+// `page_token`. All pages see one snapshot, which is held for 5 minutes between them; then it is 409 `snapshot_gone`.
 //
 // Takes a body of the `application/json` content type.
 //
@@ -6190,7 +6218,14 @@ type ClientWithResponsesInterface interface {
 
 	// PrefixLookupWithBodyWithResponse Get the rows whose key begins with a prefix
 	//
-	// The prefix names the first columns of the primary key, the bucket key among them.
+	// The prefix has the first columns of the primary key, so many that the bucket key is among them, and on a
+	// partitioned table all partition columns: then one bucket has all its rows, and it alone is read. Less is
+	// `prefix_too_short`, which names what is missing. (The bucket key has to consist of the first columns of the
+	// primary key less the partition columns for there to be anything shorter than a whole key; give `bucket_key` when
+	// the table is created.)
+	//
+	// Rows come in the order of their keys, at most `limit` a page; the next page is asked for with the same prefix and
+	// `page_token`. All pages see one snapshot, which is held for 5 minutes between them; then it is 409 `snapshot_gone`.
 	//
 	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 	//
@@ -6199,7 +6234,14 @@ type ClientWithResponsesInterface interface {
 
 	// PrefixLookupWithResponse Get the rows whose key begins with a prefix
 	//
-	// The prefix names the first columns of the primary key, the bucket key among them.
+	// The prefix has the first columns of the primary key, so many that the bucket key is among them, and on a
+	// partitioned table all partition columns: then one bucket has all its rows, and it alone is read. Less is
+	// `prefix_too_short`, which names what is missing. (The bucket key has to consist of the first columns of the
+	// primary key less the partition columns for there to be anything shorter than a whole key; give `bucket_key` when
+	// the table is created.)
+	//
+	// Rows come in the order of their keys, at most `limit` a page; the next page is asked for with the same prefix and
+	// `page_token`. All pages see one snapshot, which is held for 5 minutes between them; then it is 409 `snapshot_gone`.
 	//
 	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 	//
@@ -8231,6 +8273,11 @@ func (r CreatePartitionResponse) ContentType() string {
 	return ""
 }
 
+// PrefixLookupResponse200Headers the declared response headers of an HTTP 200 response for PrefixLookup
+type PrefixLookupResponse200Headers struct {
+	XMillraceStats *string
+}
+
 type PrefixLookupResponse struct {
 	Body         []byte
 	HTTPResponse *http.Response
@@ -8238,14 +8285,22 @@ type PrefixLookupResponse struct {
 	JSON200 *PrefixLookupResult
 	// ApplicationProblemJSON400 the response for an HTTP 400 `application/problem+json` response
 	ApplicationProblemJSON400 *BadRequest
+	// ApplicationProblemJSON403 the response for an HTTP 403 `application/problem+json` response
+	ApplicationProblemJSON403 *Problem
 	// ApplicationProblemJSON404 the response for an HTTP 404 `application/problem+json` response
 	ApplicationProblemJSON404 *NoTable
+	// ApplicationProblemJSON409 the response for an HTTP 409 `application/problem+json` response
+	ApplicationProblemJSON409 *Problem
+	// ApplicationProblemJSON413 the response for an HTTP 413 `application/problem+json` response
+	ApplicationProblemJSON413 *Problem
+	// ApplicationProblemJSON415 the response for an HTTP 415 `application/problem+json` response
+	ApplicationProblemJSON415 *Problem
 	// ApplicationProblemJSON422 the response for an HTTP 422 `application/problem+json` response
 	ApplicationProblemJSON422 *Problem
-	// ApplicationProblemJSON501 the response for an HTTP 501 `application/problem+json` response
-	ApplicationProblemJSON501 *NotImplemented
 	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
 	ApplicationProblemJSONDefault *Problem
+	// Headers200 the parsed response headers for an HTTP 200 response
+	Headers200 *PrefixLookupResponse200Headers
 }
 
 // GetJSON200 returns the response for an HTTP 200 `application/json` response
@@ -8258,19 +8313,34 @@ func (r PrefixLookupResponse) GetApplicationProblemJSON400() *BadRequest {
 	return r.ApplicationProblemJSON400
 }
 
+// GetApplicationProblemJSON403 returns the response for an HTTP 403 `application/problem+json` response
+func (r PrefixLookupResponse) GetApplicationProblemJSON403() *Problem {
+	return r.ApplicationProblemJSON403
+}
+
 // GetApplicationProblemJSON404 returns the response for an HTTP 404 `application/problem+json` response
 func (r PrefixLookupResponse) GetApplicationProblemJSON404() *NoTable {
 	return r.ApplicationProblemJSON404
 }
 
+// GetApplicationProblemJSON409 returns the response for an HTTP 409 `application/problem+json` response
+func (r PrefixLookupResponse) GetApplicationProblemJSON409() *Problem {
+	return r.ApplicationProblemJSON409
+}
+
+// GetApplicationProblemJSON413 returns the response for an HTTP 413 `application/problem+json` response
+func (r PrefixLookupResponse) GetApplicationProblemJSON413() *Problem {
+	return r.ApplicationProblemJSON413
+}
+
+// GetApplicationProblemJSON415 returns the response for an HTTP 415 `application/problem+json` response
+func (r PrefixLookupResponse) GetApplicationProblemJSON415() *Problem {
+	return r.ApplicationProblemJSON415
+}
+
 // GetApplicationProblemJSON422 returns the response for an HTTP 422 `application/problem+json` response
 func (r PrefixLookupResponse) GetApplicationProblemJSON422() *Problem {
 	return r.ApplicationProblemJSON422
-}
-
-// GetApplicationProblemJSON501 returns the response for an HTTP 501 `application/problem+json` response
-func (r PrefixLookupResponse) GetApplicationProblemJSON501() *NotImplemented {
-	return r.ApplicationProblemJSON501
 }
 
 // GetApplicationProblemJSONDefault returns the response for an HTTP default `application/problem+json` response
@@ -10555,7 +10625,14 @@ func (c *ClientWithResponses) CreatePartitionWithResponse(ctx context.Context, d
 
 // PrefixLookupWithBodyWithResponse Get the rows whose key begins with a prefix
 //
-// The prefix names the first columns of the primary key, the bucket key among them.
+// The prefix has the first columns of the primary key, so many that the bucket key is among them, and on a
+// partitioned table all partition columns: then one bucket has all its rows, and it alone is read. Less is
+// `prefix_too_short`, which names what is missing. (The bucket key has to consist of the first columns of the
+// primary key less the partition columns for there to be anything shorter than a whole key; give `bucket_key` when
+// the table is created.)
+//
+// Rows come in the order of their keys, at most `limit` a page; the next page is asked for with the same prefix and
+// `page_token`. All pages see one snapshot, which is held for 5 minutes between them; then it is 409 `snapshot_gone`.
 //
 // Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 //
@@ -10570,7 +10647,14 @@ func (c *ClientWithResponses) PrefixLookupWithBodyWithResponse(ctx context.Conte
 
 // PrefixLookupWithResponse Get the rows whose key begins with a prefix
 //
-// The prefix names the first columns of the primary key, the bucket key among them.
+// The prefix has the first columns of the primary key, so many that the bucket key is among them, and on a
+// partitioned table all partition columns: then one bucket has all its rows, and it alone is read. Less is
+// `prefix_too_short`, which names what is missing. (The bucket key has to consist of the first columns of the
+// primary key less the partition columns for there to be anything shorter than a whole key; give `bucket_key` when
+// the table is created.)
+//
+// Rows come in the order of their keys, at most `limit` a page; the next page is asked for with the same prefix and
+// `page_token`. All pages see one snapshot, which is held for 5 minutes between them; then it is 409 `snapshot_gone`.
 //
 // Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 //
@@ -12500,12 +12584,40 @@ func ParsePrefixLookupResponse(rsp *http.Response) (*PrefixLookupResponse, error
 		}
 		response.ApplicationProblemJSON400 = &dest
 
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 403:
+		var dest Problem
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationProblemJSON403 = &dest
+
 	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 404:
 		var dest NoTable
 		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
 			return nil, err
 		}
 		response.ApplicationProblemJSON404 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 409:
+		var dest Problem
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationProblemJSON409 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 413:
+		var dest Problem
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationProblemJSON413 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 415:
+		var dest Problem
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationProblemJSON415 = &dest
 
 	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 422:
 		var dest Problem
@@ -12514,13 +12626,6 @@ func ParsePrefixLookupResponse(rsp *http.Response) (*PrefixLookupResponse, error
 		}
 		response.ApplicationProblemJSON422 = &dest
 
-	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 501:
-		var dest NotImplemented
-		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
-			return nil, err
-		}
-		response.ApplicationProblemJSON501 = &dest
-
 	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
 		var dest Problem
 		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
@@ -12528,6 +12633,19 @@ func ParsePrefixLookupResponse(rsp *http.Response) (*PrefixLookupResponse, error
 		}
 		response.ApplicationProblemJSONDefault = &dest
 
+	}
+
+	switch {
+	case rsp.StatusCode == 200:
+		var headers PrefixLookupResponse200Headers
+		if values := rsp.Header.Values("X-Millrace-Stats"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "X-Millrace-Stats", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.XMillraceStats = &value
+		}
+		response.Headers200 = &headers
 	}
 
 	return response, nil
