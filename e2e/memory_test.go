@@ -14,7 +14,7 @@ import (
 // Memory stays bounded under a load much larger than it: one NDJSON body of E2E_LOAD_MB into a log table
 // and a DoPut stream of a third of that into a keyed one, where rows are narrow and dear, while the server holds less than E2E_RSS_MB.
 func TestMemoryBound(t *testing.T) {
-	s := newServer(t)
+	s := newServer(t, "--cache-size=64MiB") // what is cached is no bound of what is on its way
 	db := newDB(t, s)
 	megabytes, most := setting("E2E_LOAD_MB", 150), setting("E2E_RSS_MB", 400)
 	log := create(t, s, db, "log", "id BIGINT, a BIGINT, text STRING", "", 4)
