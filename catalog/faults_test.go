@@ -1,13 +1,16 @@
 package catalog
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
+	"maps"
 	"math/rand/v2"
 	"os"
-	"path/filepath"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -191,9 +194,11 @@ func checkAfterCrash(t *testing.T, when string, fs vfs.FS, acked map[string]bool
 // Whatever one byte of the catalog's files is changed, opening it fails with
 // corrupt_data and names the directory, or everything is there.
 func TestFlippedBytes(t *testing.T) {
-	dir := t.TempDir()
-	opts := Options{Dir: filepath.Join(dir, "catalog"), FS: vfs.Default, Logger: slog.New(slog.DiscardHandler), Clock: func() time.Time { return testTime }}
-	c, err := Open(t.Context(), opts)
+	fs := vfs.NewMem()
+	open := func(fs vfs.FS) (*Catalog, error) {
+		return Open(t.Context(), Options{Dir: "flipped", FS: fs, Logger: slog.New(slog.DiscardHandler), Clock: func() time.Time { return testTime }})
+	}
+	c, err := open(fs)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -205,7 +210,7 @@ func TestFlippedBytes(t *testing.T) {
 	}
 	// Opened once more, what was in the log is in a table file, so that both kinds
 	// of files hold data.
-	if c, err = Open(t.Context(), opts); err != nil {
+	if c, err = open(fs); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := c.CreateDatabase(t.Context(), "last", ""); err != nil {
@@ -216,53 +221,89 @@ func TestFlippedBytes(t *testing.T) {
 		t.Fatal(err)
 	}
 
-	files, err := os.ReadDir(opts.Dir)
-	if err != nil {
-		t.Fatal(err)
-	}
+	files := readFiles(t, fs, "flipped")
 	counts := map[string]int{}
-	for _, f := range files {
-		path := filepath.Join(opts.Dir, f.Name())
-		whole, err := os.ReadFile(path)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if strings.HasPrefix(f.Name(), "OPTIONS") || f.Name() == "LOCK" {
+	for _, name := range slices.Sorted(maps.Keys(files)) {
+		whole := files[name]
+		if strings.HasPrefix(name, "OPTIONS") || name == "LOCK" {
 			continue // holds no data
 		}
-		end := len(whole)
-		for end > 0 && whole[end-1] == 0 {
-			end-- // preallocated
-		}
+		end := len(bytes.TrimRight(whole, "\x00")) // the rest is preallocated
 		rng := rand.New(rand.NewPCG(1, 2))
 		for range min(end, 150) {
 			at := rng.IntN(end)
-			copied := copyDir(t, opts.Dir)
-			bad := append([]byte{}, whole...)
+			bad := bytes.Clone(whole)
 			bad[at] ^= 1 << rng.IntN(8)
-			if err := os.WriteFile(filepath.Join(copied, f.Name()), bad, 0o600); err != nil {
-				t.Fatal(err)
-			}
-			opened, err := Open(t.Context(), Options{Dir: copied, FS: vfs.Default, Logger: opts.Logger, Clock: opts.Clock})
+			opened, err := open(memOf(t, "flipped", files, name, bad))
 			if err != nil {
-				if !errs.Is(err, errs.CorruptData) || !strings.Contains(err.Error(), copied) {
-					t.Errorf("%s, byte %d: %v", f.Name(), at, err)
+				if !errs.Is(err, errs.CorruptData) || !strings.Contains(err.Error(), "flipped") {
+					t.Errorf("%s, byte %d: %v", name, at, err)
 				}
 				counts["refused"]++
-				os.RemoveAll(copied)
 				continue
 			}
 			counts["harmless"]++
 			if d := cmp.Diff(want, describe(t, opened)); d != "" {
-				t.Errorf("%s, byte %d of %d, goes unnoticed:\n%s", f.Name(), at, len(whole), d)
+				t.Errorf("%s, byte %d of %d, goes unnoticed:\n%s", name, at, len(whole), d)
 			}
 			if err := opened.Close(); err != nil {
 				t.Error(err)
 			}
-			os.RemoveAll(copied)
 		}
 	}
 	t.Log(counts)
+	if counts["refused"] < 300 {
+		t.Errorf("only %d flips were refused", counts["refused"])
+	}
+}
+
+// readFiles is the contents of the files in dir, by name.
+func readFiles(t *testing.T, fs vfs.FS, dir string) map[string][]byte {
+	t.Helper()
+	names, err := fs.List(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	out := map[string][]byte{}
+	for _, name := range names {
+		f, err := fs.Open(fs.PathJoin(dir, name))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if out[name], err = io.ReadAll(f); err != nil {
+			t.Fatal(err)
+		}
+		if err := f.Close(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return out
+}
+
+// memOf is a file system in memory with these files in dir, but one with other
+// contents.
+func memOf(t *testing.T, dir string, files map[string][]byte, but string, contents []byte) vfs.FS {
+	t.Helper()
+	fs := vfs.NewMem()
+	if err := fs.MkdirAll(dir, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	for name, b := range files {
+		if name == but {
+			b = contents
+		}
+		f, err := fs.Create(fs.PathJoin(dir, name), vfs.WriteCategoryUnspecified)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := f.Write(b); err != nil {
+			t.Fatal(err)
+		}
+		if err := f.Close(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return fs
 }
 
 func copyDir(t *testing.T, dir string) string {
