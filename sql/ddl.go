@@ -97,7 +97,11 @@ func (c *call) alterPartition(ctx context.Context, st *alterPartition) (*Result,
 		return nil, err
 	}
 	if st.drop {
-		return nil, errs.New(errs.NotImplemented, "DROP PARTITION is not implemented yet")
+		err := c.o.Router.DropPartition(ctx, t, millrace.PartitionName(t.Names(t.PartitionBy), values))
+		if errs.Is(err, errs.PartitionNotFound) && st.tolerant {
+			err = nil
+		}
+		return affected(0), err
 	}
 	p, created, err := c.o.Catalog.EnsurePartition(ctx, t.ID, values)
 	if err == nil && !created && !st.tolerant {

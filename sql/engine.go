@@ -37,6 +37,7 @@ type Router interface {
 	Lookup(ctx context.Context, t *millrace.Table, keys arrow.RecordBatch, cols []millrace.Column) (*router.LookupResult, error)
 	Write(ctx context.Context, req *router.WriteRequest) (*router.WriteResult, error)
 	DropTable(ctx context.Context, t *millrace.Table) error
+	DropPartition(ctx context.Context, t *millrace.Table, name string) error
 }
 
 var _ Router = (*router.Router)(nil)

@@ -45,7 +45,7 @@ def test_errors(create, client):
     with pytest.raises(pa.ArrowInvalid):
         info(command(op="juggle"))
     with pytest.raises(pa.ArrowNotImplementedError):
-        info(t.descriptor("$binlog"))
+        info(t.descriptor("$lake"))
     with pytest.raises(pa.ArrowNotImplementedError):
         act(client, "execute_sql", sql="SELECT 1")  # unsupported_sql
     with pytest.raises(pa.ArrowInvalid, match="unknown_column|nothing") as caught:
