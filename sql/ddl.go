@@ -44,9 +44,7 @@ func (c *call) dropDatabase(ctx context.Context, st *dropDatabase) (*Result, err
 		return affected(0), nil
 	}
 	for _, t := range dropped {
-		if err == nil {
-			err = c.o.Router.DropTable(ctx, t)
-		}
+		err = errors.Join(err, c.o.Router.DropTable(ctx, t))
 	}
 	return affected(0), err
 }
@@ -125,6 +123,9 @@ func (c *call) table(ctx context.Context, n tableName) (*millrace.Table, error) 
 	if err != nil {
 		return nil, err
 	}
-	t, _, _, err := c.o.Router.Named(ctx, path)
-	return t, err
+	named, err := c.o.Router.Named(ctx, path)
+	if err != nil {
+		return nil, err
+	}
+	return named.Table, nil
 }

@@ -28,9 +28,7 @@ type Catalog interface {
 
 // Router is what statements need of the router.
 type Router interface {
-	// Named is the table that a path with its virtual suffix names, and the columns
-	// that a read of it may name.
-	Named(ctx context.Context, path string) (*millrace.Table, router.View, []millrace.Column, error)
+	Named(ctx context.Context, path string) (*router.Named, error)
 	Plan(ctx context.Context, path string, req *router.ReadRequest, o router.PlanOptions) (*router.Plan, error)
 	Open(p *router.Plan) *router.Reader
 	Count(ctx context.Context, path string, req *router.ReadRequest) (int64, error)

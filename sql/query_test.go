@@ -115,7 +115,13 @@ func TestAggregates(t *testing.T) {
 	w.is("SELECT COUNT(*) FROM orders", "[5]")
 	w.is("SELECT COUNT(*), COUNT(id), COUNT(*) AS again FROM orders", "[5,5,5]")
 	w.is("SELECT COUNT(*) FROM orders LIMIT 0")
-	w.is("SELECT _change_type, COUNT(*) AS n FROM orders$changelog GROUP BY _change_type", `["+I",5]`)
+	w.exec("INSERT INTO orders (id, n) VALUES (1, 4)")
+	w.is("SELECT COUNT(*), SUM(n), MAX(id) FROM orders$changelog WHERE _change_type <> '-U'", "[6,13,5]")
+	w.is("SELECT n, city, COUNT(*) AS c FROM orders$changelog WHERE id = 1 GROUP BY city, n ORDER BY n", `[3,"Oslo",2]`, `[4,"Oslo",1]`)
+	w.is("SELECT after, before FROM orders$binlog WHERE id = 1 LIMIT 1", `[{"id":1,"city":"Oslo","n":3,"amount":"12.50","d":1.5},null]`)
+	w.is("SELECT COUNT(*), COUNT(before), MIN(_change_type) FROM orders$binlog", `[6,1,"insert"]`)
+	w.exec("INSERT INTO orders (id, n) VALUES (1, 3)")
+	w.is("SELECT _change_type, COUNT(*) AS n FROM orders$changelog GROUP BY _change_type ORDER BY n DESC, _change_type", `["+I",5]`, `["+U",2]`, `["-U",2]`)
 }
 
 // Sums are exact: beyond 64 and 128 bits on the way, and refused where the answer has no room; means are rounded once.

@@ -22,10 +22,9 @@ type selection struct {
 	*call
 	q     *query
 	path  string
-	table *millrace.Table
-	view  router.View
-	named []millrace.Column // the columns that may be named
-	limit int64             // -1: none
+	named *router.Named
+	table *millrace.Table // named.Table
+	limit int64           // -1: none
 
 	filter *filter.Filter // nil without a WHERE
 	// read are the columns that have to be read, each once; nil: all, in the order of
@@ -40,14 +39,15 @@ func (c *call) query(ctx context.Context, q *query) (*Result, error) {
 	if s.path, err = c.path(q.from); err != nil {
 		return nil, err
 	}
-	if s.table, s.view, s.named, err = c.o.Router.Named(ctx, s.path); err != nil {
+	if s.named, err = c.o.Router.Named(ctx, s.path); err != nil {
 		return nil, err
 	}
+	s.table = s.named.Table
 	if err := s.setLimit(); err != nil {
 		return nil, err
 	}
 	if q.where != nil {
-		if s.filter, err = c.compile(q.where, s.named); err != nil {
+		if s.filter, err = c.compile(q.where, s.named.Filtered); err != nil {
 			return nil, err
 		}
 	}
@@ -102,11 +102,11 @@ func (c *call) inCondition(err error, w *condition) error {
 
 // column finds a column that the statement names.
 func (s *selection) column(n name) (millrace.Column, error) {
-	i := slices.IndexFunc(s.named, func(c millrace.Column) bool { return c.Name == n.text })
+	i := slices.IndexFunc(s.named.Columns, func(c millrace.Column) bool { return c.Name == n.text })
 	if i < 0 {
-		return millrace.Column{}, s.unknownColumn(s.table, s.named, n)
+		return millrace.Column{}, s.unknownColumn(s.table, s.named.Columns, n)
 	}
-	return s.named[i], nil
+	return s.named.Columns[i], nil
 }
 
 // want adds a column to those that are read.
@@ -222,7 +222,7 @@ func (s *selection) open(ctx context.Context, order []sorting) (in batches, cols
 	if in != nil || err != nil {
 		return in, cols, s.rising(order), err
 	}
-	req := &router.ReadRequest{Columns: s.read}
+	req := &router.ReadRequest{TableID: &s.table.ID, Columns: s.asked()}
 	if s.q.where != nil {
 		req.Filter, req.Params = s.q.where.text, s.params(s.q.where)
 	}
@@ -239,8 +239,59 @@ func (s *selection) open(ctx context.Context, order []sorting) (in batches, cols
 		return nil, nil, false, err
 	}
 	// The state of one bucket comes in the order of its keys.
-	sorted = len(order) == 0 || len(p.Parts) < 2 && s.view == router.RowsView && s.rising(order)
-	return &scan{rd: s.o.Router.Open(p)}, p.Columns, sorted, nil
+	sorted = len(order) == 0 || len(p.Parts) < 2 && s.named.View == router.RowsView && s.rising(order)
+	at, err := s.places(p.Columns)
+	if err != nil {
+		p.Close()
+		return nil, nil, false, err
+	}
+	rd := &scan{rd: s.o.Router.Open(p)}
+	if at == nil {
+		return rd, p.Columns, sorted, nil
+	}
+	cols = make([]millrace.Column, len(at))
+	for i, j := range at {
+		cols[i] = p.Columns[j]
+	}
+	return &projected{batches: rd, columns: at}, cols, sorted, nil
+}
+
+// asked are the columns that a read request names to give those that are read.
+func (s *selection) asked() []string {
+	if s.read == nil || s.named.View == router.RowsView {
+		return s.read
+	}
+	// A view of the log has columns of its own, and some of the table in them.
+	var out []string
+	for _, name := range s.read {
+		switch {
+		case s.named.View == router.BinlogView && (name == millrace.ColBefore || name == millrace.ColAfter):
+			return nil // every column of the table
+		case s.named.View == router.ChangelogView && s.table.Schema.Index(name) >= 0:
+			out = append(out, name)
+		}
+	}
+	if out == nil { // none of the table: any one
+		out = []string{s.table.Schema.Columns[0].Name}
+	}
+	return out
+}
+
+// places are where the columns that are read stand among those of a plan, which for
+// some views has more; nil: all of them, as they are.
+func (s *selection) places(cols []millrace.Column) ([]int, error) {
+	if s.read == nil {
+		return nil, nil
+	}
+	at := make([]int, len(s.read))
+	for i, name := range s.read {
+		at[i] = slices.IndexFunc(cols, func(c millrace.Column) bool { return c.Name == name })
+		known := slices.IndexFunc(s.named.Columns, func(c millrace.Column) bool { return c.Name == name })
+		if at[i] < 0 || cols[at[i]].ID != s.named.Columns[known].ID || !cols[at[i]].Type.Equal(s.named.Columns[known].Type) {
+			return nil, errs.New(errs.SchemaChanged, "column %q of table %s was changed while the statement began; send it again", name, s.table.Path)
+		}
+	}
+	return at, nil
 }
 
 func (s *selection) aggregated() bool {
@@ -250,7 +301,7 @@ func (s *selection) aggregated() bool {
 // lookup reads the rows by their keys when the WHERE says all of them; nothing and
 // no error when it does not.
 func (s *selection) lookup(ctx context.Context) (batches, []millrace.Column, error) {
-	if s.filter == nil || !s.table.Keyed() || s.view != router.RowsView {
+	if s.filter == nil || !s.table.Keyed() || s.named.View != router.RowsView {
 		return nil, nil, nil
 	}
 	names := s.read

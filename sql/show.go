@@ -11,7 +11,6 @@ import (
 
 	millrace "github.com/millrace/millrace"
 	"github.com/millrace/millrace/catalog"
-	"github.com/millrace/millrace/router"
 )
 
 // listPage is how much of a list is asked for at once.
@@ -155,14 +154,11 @@ func (c *call) describe(ctx context.Context, st *describe) (*Result, error) {
 	if err != nil {
 		return nil, err
 	}
-	t, view, named, err := c.o.Router.Named(ctx, path)
+	named, err := c.o.Router.Named(ctx, path)
 	if err != nil {
 		return nil, err
 	}
-	cols := t.Schema.Columns
-	if view != router.RowsView {
-		cols = named
-	}
+	t := named.Table
 	place := func(ids []millrace.ColumnID, id millrace.ColumnID, b array.Builder) {
 		if i := slices.Index(ids, id); i >= 0 {
 			b.(*array.Int32Builder).Append(int32(i + 1))
@@ -175,7 +171,7 @@ func (c *call) describe(ctx context.Context, st *describe) (*Result, error) {
 		columnOf("primary_key", millrace.Int, true), columnOf("partition_by", millrace.Int, true),
 		columnOf("auto_increment", millrace.Boolean, false), columnOf("comment", millrace.String, true),
 	}, func(b []array.Builder) {
-		for _, col := range cols {
+		for _, col := range named.Shape {
 			b[0].(*array.StringBuilder).Append(col.Name)
 			b[1].(*array.StringBuilder).Append(col.Type.String())
 			b[2].(*array.BooleanBuilder).Append(col.Nullable)
