@@ -119,6 +119,9 @@ func (r *Router) StartWrite(ctx context.Context, req *WriteRequest) (*PendingWri
 	if w.rows == 0 {
 		return w, nil
 	}
+	if err := checkNumber(req); err != nil {
+		return nil, err
+	}
 	split, err := r.split(ctx, req)
 	if err != nil {
 		return nil, err
@@ -238,9 +241,6 @@ func checkWrite(req *WriteRequest) error {
 		if !slices.ContainsFunc(req.Rows.Columns, func(c millrace.Column) bool { return c.ID == id }) {
 			return errs.New(errs.MissingKey, "the write does not name primary key column %q of table %s", t.Schema.Columns[t.Schema.IndexID(id)].Name, t.Path)
 		}
-	}
-	if err := checkNumber(req); err != nil {
-		return err
 	}
 	if req.Partial {
 		return checkPartial(req)
