@@ -11,6 +11,7 @@ import (
 	millrace "github.com/millrace/millrace"
 	"github.com/millrace/millrace/errs"
 	"github.com/millrace/millrace/row"
+	"github.com/millrace/millrace/storage/segment"
 	"github.com/millrace/millrace/storage/shard"
 	"github.com/millrace/millrace/storage/storagetest"
 )
@@ -168,4 +169,69 @@ func TestFailedGroupUnlearns(t *testing.T) {
 	require.Equal(t, storagetest.Row{int64(1), "kept", int64(4)}, lookedUp(t, f.World, v2, storagetest.Row{int64(1)}))
 	require.Len(t, aligned(t, f.World, v2, 0), 5)
 	f.Close()
+}
+
+// Shows that writes of old and new writers that are under way together come out in
+// the order sent, each payload of one schema and never an older one than that before,
+// and that options go by the descriptor of the highest version, whoever writes.
+func TestSchemasInOneGroup(t *testing.T) {
+	w := storagetest.NewWorld(t, 3)
+	w.Opts.Shards, w.Opts.TailBytes, w.Opts.BucketTailBytes = 1, 0, 0
+	w.MustOpen()
+	v1 := storagetest.NewTable(1, 1, 1, 1, "k BIGINT NOT NULL", "n INT")
+	v1.Version = 1
+	v2 := altered(v1, col(1, "k", "BIGINT", false), col(2, "n", "BIGINT", true), col(3, "new", "STRING", true))
+	sh := w.Shard(v1, 0)
+	var under []*shard.Pending
+	for i := range 200 {
+		op := v1.Op(&storagetest.Write{Rows: []storagetest.Row{{int64(i % 7), int32(i)}}}, 0)
+		if i == 100 || i > 100 && i%3 == 0 {
+			op = v2.Op(&storagetest.Write{Rows: []storagetest.Row{{int64(i % 7), int64(i), "new"}}}, 0)
+		}
+		p, err := sh.Start(context.Background(), op)
+		require.NoError(t, err)
+		under = append(under, p)
+	}
+	for _, p := range under {
+		_, err := p.Wait(context.Background())
+		require.NoError(t, err)
+	}
+	_, v, err := sh.Log(v1.BucketID(0))
+	require.NoError(t, err)
+	newest := millrace.SchemaID(1)
+	for _, b := range v.Tail() {
+		p, err := segment.OpenBytes(b.Payload)
+		require.NoError(t, err)
+		rows, err := p.CompactRows()
+		require.NoError(t, err)
+		for _, r := range rows {
+			require.Equal(t, p.SchemaID(), row.SchemaIDOf(r))
+		}
+		require.GreaterOrEqual(t, p.SchemaID(), newest)
+		newest = p.SchemaID()
+	}
+	require.EqualValues(t, 2, newest)
+	n := int64(0)
+	for _, c := range aligned(t, w, v2, 0) {
+		if c.Type != millrace.UpdateBefore {
+			require.Equal(t, n, c.Row[1])
+			n++
+		}
+	}
+	require.EqualValues(t, 200, n)
+
+	// The same schema, with another property: it holds for the old writer, too.
+	v3 := *v2
+	d := *v2.Table
+	d.Version, d.Options.Deletes = 3, millrace.DisableDeletes
+	v3.Table = &d
+	remove := &storagetest.Write{Rows: []storagetest.Row{{int64(1), nil}}, Deletes: []bool{true}}
+	_, err = sh.Write(context.Background(), v1.Op(remove, 0))
+	require.NoError(t, err)
+	_, err = sh.Write(context.Background(), v3.Op(&storagetest.Write{Rows: []storagetest.Row{{int64(1), int64(1), nil}}}, 0))
+	require.NoError(t, err)
+	w.Crash(0)
+	_, err = w.Shard(v1, 0).Write(context.Background(), v1.Op(remove, 0))
+	require.True(t, errs.Is(err, errs.DeleteDisabled), "%v", err)
+	w.Close()
 }
