@@ -34,11 +34,22 @@ type sizes struct {
 	LookupBatches int `json:"lookup_batches"`
 	UpsertBatches int `json:"upsert_batches"`
 	TailSeconds   int `json:"tail_seconds"`
+
+	IdleBuckets    int `json:"idle_buckets"`
+	GrowRows       int `json:"grow_rows"`
+	GrowTables     int `json:"grow_tables"`
+	GrowPartitions int `json:"grow_partitions"`
 }
 
 var (
-	fullSizes  = sizes{AppendMiB: 96, WideMiB: 256, Repeat: 3, Keys: 200_000, LookupBatches: 3_000, UpsertBatches: 1_000, TailSeconds: 10}
-	shortSizes = sizes{AppendMiB: 16, WideMiB: 16, Repeat: 2, Keys: 20_000, LookupBatches: 500, UpsertBatches: 300, TailSeconds: 2}
+	fullSizes = sizes{
+		AppendMiB: 96, WideMiB: 256, Repeat: 3, Keys: 200_000, LookupBatches: 3_000, UpsertBatches: 1_000, TailSeconds: 10,
+		IdleBuckets: 4096, GrowRows: 1_000_000, GrowTables: 1000, GrowPartitions: 10_000,
+	}
+	shortSizes = sizes{
+		AppendMiB: 16, WideMiB: 16, Repeat: 2, Keys: 20_000, LookupBatches: 500, UpsertBatches: 300, TailSeconds: 2,
+		IdleBuckets: 256, GrowRows: 20_000, GrowTables: 100, GrowPartitions: 500,
+	}
 )
 
 func newBench(ctx context.Context, o *options, out io.Writer) (*bench, error) {

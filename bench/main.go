@@ -103,6 +103,8 @@ var workloads = []workload{
 	{"R7", (*bench).lookUp},
 	{"R9", (*bench).upsertDurably},
 	{"R10", (*bench).follow},
+	{"R15", (*bench).idleBuckets},
+	{"R16", (*bench).grow},
 }
 
 func measureAll(ctx context.Context, args []string, stdout, stderr io.Writer) (err error) {

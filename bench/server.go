@@ -146,8 +146,10 @@ func (s *server) createDatabase(ctx context.Context) error {
 type table struct {
 	name    string
 	columns string // as in SQL
-	key     string // column of the primary key; "" for a log
-	buckets int
+	key     string // columns of the primary key; "" for a log
+	// partition is the column that rows are partitioned by; "" for a table without.
+	partition string
+	buckets   int
 }
 
 func (t *table) full() string { return database + "." + t.name }
@@ -160,7 +162,10 @@ func (s *server) create(ctx context.Context, t *table) error {
 	}
 	spec := map[string]any{"name": t.name, "columns": cols, "buckets": t.buckets}
 	if t.key != "" {
-		spec["primary_key"] = []string{t.key}
+		spec["primary_key"] = strings.Split(t.key, ",")
+	}
+	if t.partition != "" {
+		spec["partition_by"] = []string{t.partition}
 	}
 	err := s.call(ctx, http.MethodPost, "/v1/databases/"+database+"/tables", spec)
 	return err

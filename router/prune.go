@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"slices"
+	"strings"
 
 	"github.com/apache/arrow-go/v18/arrow"
 	"github.com/apache/arrow-go/v18/arrow/array"
@@ -77,9 +78,48 @@ func (r *Router) partitions(ctx context.Context, p *Plan) ([]*millrace.Partition
 	if err != nil {
 		return nil, err
 	}
-	out, err := p.holding(all)
+	some, err := r.pinnedPartitions(ctx, p, all)
+	if err != nil {
+		return nil, err
+	}
+	out, err := p.holding(some)
 	p.scope.total, p.scope.skipped = len(all), len(all)-len(out)
 	return out, err
+}
+
+// pinnedPartitions are the partitions that the filter pins by value, found by name: a
+// read of one of ten thousand does not look at the others. They are all when it pins
+// none, or so many that looking at all is no slower.
+func (r *Router) pinnedPartitions(ctx context.Context, p *Plan, all []*millrace.Partition) ([]*millrace.Partition, error) {
+	if p.filter == nil {
+		return all, nil
+	}
+	cols := p.Table.Columns(p.Table.PartitionBy)
+	rec := pinnedKeys(p.filter, cols)
+	if rec == nil {
+		return all, nil
+	}
+	defer rec.Release()
+	if int(rec.NumRows()) >= len(all) {
+		return all, nil
+	}
+	names := p.Table.Names(p.Table.PartitionBy)
+	var out []*millrace.Partition
+	for i := range int(rec.NumRows()) {
+		values := make([]string, len(cols))
+		for c, col := range cols {
+			values[c] = string(jsonrow.AppendPartitionText(nil, col.Type, rec.Column(c), i))
+		}
+		q, err := r.o.Catalog.Partition(ctx, p.Table.ID, millrace.PartitionName(names, values))
+		switch {
+		case err == nil:
+			out = append(out, q)
+		case !errs.Is(err, errs.PartitionNotFound):
+			return nil, err
+		}
+	}
+	slices.SortFunc(out, func(a, b *millrace.Partition) int { return strings.Compare(a.Name, b.Name) })
+	return slices.Compact(out), nil
 }
 
 // holding are those of some partitions that can hold rows of the plan.
