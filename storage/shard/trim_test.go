@@ -1,8 +1,6 @@
 package shard
 
 import (
-	"os"
-	"path/filepath"
 	"testing"
 
 	"github.com/cockroachdb/pebble/v2/vfs"
@@ -12,9 +10,6 @@ import (
 	"github.com/millrace/millrace/errs"
 	"github.com/millrace/millrace/storage/bucket"
 )
-
-// What the first release with retention wrote.
-const retentionDir = "testdata/formats/retention-v1"
 
 func goldenTrim() *trimEntry {
 	return &trimEntry{micros: 1_796_000_000_000_001, trims: []trim{
@@ -39,13 +34,7 @@ func goldenExpiring() *Manifest {
 // Shows that trim entries, and what a manifest says of records that expire, are
 // written as they were and read as what they were made of.
 func TestGoldenRetention(t *testing.T) {
-	if *rewrite {
-		require.NoError(t, os.MkdirAll(retentionDir, 0o755))
-		require.NoError(t, os.WriteFile(filepath.Join(retentionDir, "trim.entry"), goldenTrim().encode(), 0o644))
-		require.NoError(t, os.WriteFile(filepath.Join(retentionDir, "manifest.json"), encodeJSON(goldenExpiring()), 0o644))
-	}
-	raw, err := os.ReadFile(filepath.Join(retentionDir, "trim.entry"))
-	require.NoError(t, err)
+	raw := golden(t, "retention-v1/trim.entry", goldenTrim().encode())
 	e, err := decodeTrim(raw)
 	require.NoError(t, err)
 	require.Equal(t, goldenTrim(), e)
@@ -55,9 +44,7 @@ func TestGoldenRetention(t *testing.T) {
 		require.True(t, errs.Is(err, errs.CorruptData), "cut at %d", n)
 	}
 
-	body, err := os.ReadFile(filepath.Join(retentionDir, "manifest.json"))
-	require.NoError(t, err)
-	require.Equal(t, string(body), string(encodeJSON(goldenExpiring())))
+	golden(t, "retention-v1/manifest.json", encodeJSON(goldenExpiring()))
 	fs := vfs.NewMem()
 	want := goldenExpiring()
 	want.Number = 1
