@@ -58,7 +58,18 @@ func (t *Table) Get(ctx context.Context, key Key, columns ...string) (json.RawMe
 // Lookup reads rows by their keys (each anything that encodes to a JSON object),
 // in order; nil for a key that no row has.
 func (t *Table) Lookup(ctx context.Context, keys []any, columns ...string) ([]json.RawMessage, error) {
-	request := openapi.LookupRequest{Keys: make([]json.RawMessage, len(keys)), Columns: columns}
+	return t.lookup(ctx, keys, openapi.LookupRequest{Columns: columns})
+}
+
+// LookupOrInsert is Lookup, but a key that no row has gets one first: with NULL in the
+// other columns, and the next number in one that the server numbers.
+func (t *Table) LookupOrInsert(ctx context.Context, keys []any, columns ...string) ([]json.RawMessage, error) {
+	return t.lookup(ctx, keys, openapi.LookupRequest{Columns: columns, InsertIfAbsent: true})
+}
+
+// lookup is sent again as a read is: what was inserted is found then.
+func (t *Table) lookup(ctx context.Context, keys []any, request openapi.LookupRequest) ([]json.RawMessage, error) {
+	request.Keys = make([]json.RawMessage, len(keys))
 	for i, k := range keys {
 		b, err := json.Marshal(k)
 		if err != nil {

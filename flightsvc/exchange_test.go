@@ -134,7 +134,6 @@ func TestLookupThatIsRefused(t *testing.T) {
 		{lookupCmd(obj{"table": "d.log"}), k, `[{"k":1}]`, codes.InvalidArgument, errs.WrongTableKind},
 		{lookupCmd(obj{"table": "d.nothing"}), k, `[{"k":1}]`, codes.NotFound, errs.TableNotFound},
 		{lookupCmd(obj{"table": "d.t$changelog"}), k, `[{"k":1}]`, codes.InvalidArgument, errs.InvalidValue},
-		{lookupCmd(obj{"insert_if_absent": true}), k, `[{"k":1}]`, codes.Unimplemented, errs.NotImplemented},
 		{lookupCmd(obj{"columns": []string{"x"}}), k, `[{"k":1}]`, codes.InvalidArgument, errs.UnknownColumn},
 		{lookupCmd(obj{"columns": []string{"_bucket"}}), k, `[{"k":1}]`, codes.InvalidArgument, errs.UnknownColumn},
 		{lookupCmd(obj{"x": 1}), k, `[{"k":1}]`, codes.InvalidArgument, errs.UnknownField},

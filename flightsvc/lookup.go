@@ -27,21 +27,20 @@ type lookups struct {
 }
 
 func (x *exchange) openLookup(cmd *command, first *flight.FlightData) (err error) {
-	if cmd.lookup.InsertIfAbsent {
-		return errs.New(errs.NotImplemented, "insert_if_absent is not implemented yet")
-	}
 	if err := x.match(first, false); err != nil {
 		return err
 	}
 	l := &lookups{asked: x.asked, keys: positions(x.plan.Columns(), x.table.PrimaryKey)}
 	x.by = l
-	l.by, err = x.s.o.Router.OpenLookups(x.table, x.columns, maxBodyBytes)
+	l.by, err = x.s.o.Router.OpenLookups(x.table, x.columns, maxBodyBytes, cmd.lookup.InsertIfAbsent)
 	return err
 }
 
 func (l *lookups) answer(ctx context.Context, rows row.Rows) (arrow.RecordBatch, error) {
 	keys := row.Project(rows.Record, l.keys)
 	defer keys.Release()
+	ctx, cancel := context.WithTimeout(ctx, writeTimeout) // keys may have to be inserted
+	defer cancel()
 	res, err := l.by.Next(ctx, keys)
 	if err != nil {
 		return nil, err

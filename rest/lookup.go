@@ -42,15 +42,21 @@ func (h *Handler) lookup(w http.ResponseWriter, r *http.Request, database, table
 	if err != nil {
 		return nil, err
 	}
-	keys, cols, err := lookupRequest(t, b)
+	q, err := h.lookupRequest(r, t, b)
+	defer q.release()
 	if err != nil {
 		return nil, err
 	}
-	defer keys.Release()
+	keys, cols := q.keys, q.columns
 	if keys.Len() == 0 {
 		return []byte("{\"rows\":[]}\n"), nil
 	}
-	res, err := h.o.Router.Lookup(r.Context(), t, keys.Record, cols)
+	var res *router.LookupResult
+	if q.insert != nil {
+		res, err = h.o.Router.LookupOrInsert(r.Context(), t, keys.Record, cols, q.insert.sequence())
+	} else {
+		res, err = h.o.Router.Lookup(r.Context(), t, keys.Record, cols)
+	}
 	if err != nil {
 		return nil, err
 	}
@@ -72,44 +78,64 @@ func (h *Handler) lookup(w http.ResponseWriter, r *http.Request, database, table
 	return append(out, "]}\n"...), nil
 }
 
-// lookupRequest reads the keys and columns of a lookup's body.
-func lookupRequest(t *millrace.Table, b []byte) (row.Rows, []millrace.Column, error) {
+// lookupQuery is what a lookup asks for.
+type lookupQuery struct {
+	keys    row.Rows
+	columns []millrace.Column
+	insert  *writing // nil: nothing is inserted
+}
+
+func (q *lookupQuery) release() {
+	q.keys.Release()
+	if q.insert != nil && q.insert.endKey != nil {
+		q.insert.endKey()
+	}
+}
+
+// lookupRequest reads the body of a lookup. Release what it gives, also after an error.
+func (h *Handler) lookupRequest(r *http.Request, t *millrace.Table, b []byte) (*lookupQuery, error) {
+	q := &lookupQuery{}
 	parts, err := jsonrow.SplitBody(b, "keys", router.MaxLookupKeys)
 	if err != nil {
-		return row.Rows{}, nil, err
+		return q, err
 	}
 	if !parts.Listed {
-		return row.Rows{}, nil, errs.New(errs.InvalidRequest, "the body lacks \"keys\": send {\"keys\":[{…},…]}")
+		return q, errs.New(errs.InvalidRequest, "the body lacks \"keys\": send {\"keys\":[{…},…]}")
 	}
 	var names []string
+	insert := false
 	for name, raw := range parts.Members {
 		switch name {
 		case "columns":
 			if err := json.Unmarshal(raw, &names); err != nil {
-				return row.Rows{}, nil, errs.New(errs.InvalidValue, "columns is an array of names")
+				return q, errs.New(errs.InvalidValue, "columns is an array of names")
 			}
 		case "insert_if_absent":
-			var on bool
-			if err := json.Unmarshal(raw, &on); err != nil {
-				return row.Rows{}, nil, errs.New(errs.InvalidValue, "insert_if_absent is true or false")
-			}
-			if on {
-				return row.Rows{}, nil, errs.New(errs.NotImplemented, "insert_if_absent is not implemented yet")
+			if err := json.Unmarshal(raw, &insert); err != nil {
+				return q, errs.New(errs.InvalidValue, "insert_if_absent is true or false")
 			}
 		default:
-			return row.Rows{}, nil, errs.New(errs.UnknownField, "the body has no field %q; it takes keys and columns", clip(name))
+			return q, errs.New(errs.UnknownField, "the body has no field %q; it takes keys, columns and insert_if_absent", clip(name))
 		}
 	}
-	cols, err := router.LookupColumns(t, names)
-	if err != nil {
-		return row.Rows{}, nil, err
+	if q.columns, err = router.LookupColumns(t, names); err != nil {
+		return q, err
 	}
-	pk := t.Columns(t.PrimaryKey)
-	d := jsonrow.NewDecoder(pk, jsonrow.Options{Key: t.Names(t.PrimaryKey)})
+	if insert {
+		q.insert = &writing{h: h, r: r, table: t, mode: router.Upsert}
+		if err := q.insert.identify(); err != nil {
+			return q, err
+		}
+	}
+	d := jsonrow.NewDecoder(t.Columns(t.PrimaryKey), jsonrow.Options{Key: t.Names(t.PrimaryKey)})
 	for i, raw := range parts.Items {
+		if insert {
+			q.insert.mix(raw)
+		}
 		if err := d.AddObject(raw, int64(i)); err != nil {
-			return row.Rows{}, nil, err
+			return q, err
 		}
 	}
-	return d.Finish(), cols, nil
+	q.keys = d.Finish()
+	return q, nil
 }

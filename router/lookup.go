@@ -64,6 +64,31 @@ func (r *Router) Lookup(ctx context.Context, t *millrace.Table, keys arrow.Recor
 	if err != nil {
 		return nil, err
 	}
+	return r.found(t, rows, cols)
+}
+
+// LookupOrInsert reads the current rows of keys, after it has inserted a row for each
+// key that had none; w makes that safe to be asked for again.
+func (r *Router) LookupOrInsert(ctx context.Context, t *millrace.Table, keys arrow.RecordBatch, cols []millrace.Column, w *WriterSequence) (*LookupResult, error) {
+	k, err := r.newKeyReader(t)
+	if err == nil {
+		err = checkInsert(t)
+	}
+	if err != nil {
+		return nil, err
+	}
+	rows, err := k.read(ctx, keys)
+	if err == nil {
+		err = k.insertAbsent(ctx, keys, rows, w)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return r.found(t, rows, cols)
+}
+
+// found decodes the rows that there are.
+func (r *Router) found(t *millrace.Table, rows [][]byte, cols []millrace.Column) (*LookupResult, error) {
 	rd := r.rowsOf(t, cols)
 	res := &LookupResult{Found: make([]bool, len(rows))}
 	for i, enc := range rows {
@@ -85,6 +110,8 @@ type Lookups struct {
 	keys *keyReader
 	rd   *guardedRows
 	most int
+	// inserts says that keys without a row get one.
+	inserts bool
 }
 
 // rowsOf reads compact rows of a table.
@@ -93,14 +120,17 @@ func (r *Router) rowsOf(t *millrace.Table, cols []millrace.Column) *guardedRows 
 	return &guardedRows{Reader: row.NewReader(memory.DefaultAllocator, find, cols), guard: &guard, find: find}
 }
 
-// OpenLookups prepares lookups of some columns. An answer of more than about most
-// bytes is refused with errs.TooLarge.
-func (r *Router) OpenLookups(t *millrace.Table, cols []millrace.Column, most int) (*Lookups, error) {
+// OpenLookups prepares lookups of some columns; with insert, keys without a row get
+// one. An answer of more than about most bytes is refused with errs.TooLarge.
+func (r *Router) OpenLookups(t *millrace.Table, cols []millrace.Column, most int, insert bool) (*Lookups, error) {
 	k, err := r.newKeyReader(t)
+	if err == nil && insert {
+		err = checkInsert(t)
+	}
 	if err != nil {
 		return nil, err
 	}
-	return &Lookups{keys: k, rd: r.rowsOf(t, nullableColumns(cols)), most: most}, nil
+	return &Lookups{keys: k, rd: r.rowsOf(t, nullableColumns(cols)), most: most, inserts: insert}, nil
 }
 
 func nullableColumns(cols []millrace.Column) []millrace.Column {
@@ -119,6 +149,9 @@ func (l *Lookups) Next(ctx context.Context, keys arrow.RecordBatch) (*LookupResu
 		return nil, err
 	}
 	rows, err := l.keys.read(ctx, keys)
+	if err == nil && l.inserts {
+		err = l.keys.insertAbsent(ctx, keys, rows, nil)
+	}
 	if err != nil {
 		return nil, err
 	}

@@ -263,6 +263,8 @@ func checkPartial(req *WriteRequest) error {
 			return errs.New(errs.NullNotAllowed, "a partial delete would make column %q NULL, which the server numbers", c.Name)
 		case req.Mode == Delete && named && !inKey && !c.Nullable:
 			return errs.New(errs.NullNotAllowed, "a partial delete would make column %q NULL, and it is NOT NULL", c.Name)
+		case req.IfAbsent && !named && !c.Nullable && !c.AutoIncrement:
+			return errs.New(errs.MissingColumn, "rows of their key alone cannot be inserted into table %s: column %q is NOT NULL", t.Path, c.Name)
 		case req.Mode != Delete && !named && !c.Nullable && !c.AutoIncrement:
 			return errs.New(errs.MissingColumn, "a partial update may leave out nullable columns only, and %q is NOT NULL", c.Name)
 		}

@@ -150,6 +150,8 @@ type lookupCmd struct {
 	Table   string   `arg:"" help:"DATABASE.TABLE."`
 	File    string   `required:"" help:"Keys, a JSON object a line; - is standard input." placeholder:"FILE"`
 	Columns []string `help:"Only these columns, in this order." placeholder:"COLUMNS"`
+
+	InsertIfAbsent bool `help:"Insert a row for each key that has none."`
 }
 
 // Run implements the command: rows in the order of the keys, null (NULLs) for a
@@ -192,7 +194,11 @@ func (c *lookupCmd) Run(ctx context.Context, a *app) (err error) {
 		if len(keys) == 0 {
 			break
 		}
-		rows, err := t.Lookup(ctx, keys, c.Columns...)
+		find := t.Lookup
+		if c.InsertIfAbsent {
+			find = t.LookupOrInsert
+		}
+		rows, err := find(ctx, keys, c.Columns...)
 		if err != nil {
 			return shiftRows(err, first)
 		}

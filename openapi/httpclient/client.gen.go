@@ -258,7 +258,9 @@ type ClientInterface interface {
 
 	// LookupRowsWithBody Get many rows by their keys
 	//
-	// Answers in the order of the keys, null for a key that no row has.
+	// Answers in the order of the keys, null for a key that no row has. With `insert_if_absent` such a key gets a row
+	// first, durable and in the changelog, and the answer has the rows as they are afterwards. Asking again does no
+	// harm; with an `Idempotency-Key` it does not bring back a row, either, that was deleted in between.
 	//
 	// Takes any type of body and a specified content type.
 	//
@@ -267,7 +269,9 @@ type ClientInterface interface {
 
 	// LookupRows Get many rows by their keys
 	//
-	// Answers in the order of the keys, null for a key that no row has.
+	// Answers in the order of the keys, null for a key that no row has. With `insert_if_absent` such a key gets a row
+	// first, durable and in the changelog, and the answer has the rows as they are afterwards. Asking again does no
+	// harm; with an `Idempotency-Key` it does not bring back a row, either, that was deleted in between.
 	//
 	// Takes a body of the `application/json` content type.
 	//
@@ -1017,7 +1021,9 @@ func (c *Client) TierLake(ctx context.Context, database DatabasePath, table Tabl
 
 // LookupRowsWithBody Get many rows by their keys
 //
-// Answers in the order of the keys, null for a key that no row has.
+// Answers in the order of the keys, null for a key that no row has. With `insert_if_absent` such a key gets a row
+// first, durable and in the changelog, and the answer has the rows as they are afterwards. Asking again does no
+// harm; with an `Idempotency-Key` it does not bring back a row, either, that was deleted in between.
 //
 // Takes any type of body and a specified content type.
 //
@@ -1036,7 +1042,9 @@ func (c *Client) LookupRowsWithBody(ctx context.Context, database DatabasePath, 
 
 // LookupRows Get many rows by their keys
 //
-// Answers in the order of the keys, null for a key that no row has.
+// Answers in the order of the keys, null for a key that no row has. With `insert_if_absent` such a key gets a row
+// first, durable and in the changelog, and the answer has the rows as they are afterwards. Asking again does no
+// harm; with an `Idempotency-Key` it does not bring back a row, either, that was deleted in between.
 //
 // Takes a body of the `application/json` content type.
 //
@@ -3290,6 +3298,21 @@ func NewLookupRowsRequestWithBody(server string, database DatabasePath, table Ta
 	}
 
 	req.Header.Add("Content-Type", contentType)
+
+	if params != nil {
+
+		if params.IdempotencyKey != nil {
+			var headerParam0 string
+
+			headerParam0, err = runtime.StyleParamWithOptions("simple", false, "Idempotency-Key", *params.IdempotencyKey, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationHeader, Type: "string", Format: ""})
+			if err != nil {
+				return nil, err
+			}
+
+			req.Header.Set("Idempotency-Key", headerParam0)
+		}
+
+	}
 
 	return req, nil
 }
@@ -6165,7 +6188,9 @@ type ClientWithResponsesInterface interface {
 
 	// LookupRowsWithBodyWithResponse Get many rows by their keys
 	//
-	// Answers in the order of the keys, null for a key that no row has.
+	// Answers in the order of the keys, null for a key that no row has. With `insert_if_absent` such a key gets a row
+	// first, durable and in the changelog, and the answer has the rows as they are afterwards. Asking again does no
+	// harm; with an `Idempotency-Key` it does not bring back a row, either, that was deleted in between.
 	//
 	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 	//
@@ -6174,7 +6199,9 @@ type ClientWithResponsesInterface interface {
 
 	// LookupRowsWithResponse Get many rows by their keys
 	//
-	// Answers in the order of the keys, null for a key that no row has.
+	// Answers in the order of the keys, null for a key that no row has. With `insert_if_absent` such a key gets a row
+	// first, durable and in the changelog, and the answer has the rows as they are afterwards. Asking again does no
+	// harm; with an `Idempotency-Key` it does not bring back a row, either, that was deleted in between.
 	//
 	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 	//
@@ -7933,6 +7960,8 @@ type LookupRowsResponse struct {
 	ApplicationProblemJSON415 *Problem
 	// ApplicationProblemJSON422 the response for an HTTP 422 `application/problem+json` response
 	ApplicationProblemJSON422 *Problem
+	// ApplicationProblemJSON504 the response for an HTTP 504 `application/problem+json` response
+	ApplicationProblemJSON504 *Problem
 	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
 	ApplicationProblemJSONDefault *Problem
 }
@@ -7975,6 +8004,11 @@ func (r LookupRowsResponse) GetApplicationProblemJSON415() *Problem {
 // GetApplicationProblemJSON422 returns the response for an HTTP 422 `application/problem+json` response
 func (r LookupRowsResponse) GetApplicationProblemJSON422() *Problem {
 	return r.ApplicationProblemJSON422
+}
+
+// GetApplicationProblemJSON504 returns the response for an HTTP 504 `application/problem+json` response
+func (r LookupRowsResponse) GetApplicationProblemJSON504() *Problem {
+	return r.ApplicationProblemJSON504
 }
 
 // GetApplicationProblemJSONDefault returns the response for an HTTP default `application/problem+json` response
@@ -10530,7 +10564,9 @@ func (c *ClientWithResponses) TierLakeWithResponse(ctx context.Context, database
 
 // LookupRowsWithBodyWithResponse Get many rows by their keys
 //
-// Answers in the order of the keys, null for a key that no row has.
+// Answers in the order of the keys, null for a key that no row has. With `insert_if_absent` such a key gets a row
+// first, durable and in the changelog, and the answer has the rows as they are afterwards. Asking again does no
+// harm; with an `Idempotency-Key` it does not bring back a row, either, that was deleted in between.
 //
 // Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 //
@@ -10545,7 +10581,9 @@ func (c *ClientWithResponses) LookupRowsWithBodyWithResponse(ctx context.Context
 
 // LookupRowsWithResponse Get many rows by their keys
 //
-// Answers in the order of the keys, null for a key that no row has.
+// Answers in the order of the keys, null for a key that no row has. With `insert_if_absent` such a key gets a row
+// first, durable and in the changelog, and the answer has the rows as they are afterwards. Asking again does no
+// harm; with an `Idempotency-Key` it does not bring back a row, either, that was deleted in between.
 //
 // Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 //
@@ -12338,6 +12376,13 @@ func ParseLookupRowsResponse(rsp *http.Response) (*LookupRowsResponse, error) {
 			return nil, err
 		}
 		response.ApplicationProblemJSON422 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 504:
+		var dest Problem
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationProblemJSON504 = &dest
 
 	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
 		var dest Problem
