@@ -391,6 +391,8 @@ func TestPartitionRefusals(t *testing.T) {
 	got, _ = f.scan("d.days", &router.ReadRequest{})
 	require.Empty(t, got)
 
+	got, _ = f.scan("d.days", &router.ReadRequest{Filter: fmt.Sprintf("dt = '%s'", strings.Repeat("x", 5000))})
+	require.Empty(t, got)
 	// Partitions that a request names.
 	for raw, code := range map[string]errs.Code{
 		`"dt=nope"`: errs.PartitionNotFound, `{"dt":"nope"}`: errs.PartitionNotFound, `"nope"`: errs.InvalidValue,

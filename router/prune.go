@@ -114,7 +114,7 @@ func (r *Router) pinnedPartitions(ctx context.Context, p *Plan, all []*millrace.
 		switch {
 		case err == nil:
 			out = append(out, q)
-		case !errs.Is(err, errs.PartitionNotFound):
+		case !errs.Is(err, errs.PartitionNotFound) && !errs.Is(err, errs.ValueOutOfRange): // no name is that long
 			return nil, err
 		}
 	}
