@@ -164,7 +164,7 @@ func aggregateFunction(t *millrace.Table, c millrace.Column, key, value string) 
 		return "", field(errs.InvalidProperty, key, "property %q aggregates a column of the primary key, which is the same in all rows that are merged", key)
 	case c.AutoIncrement:
 		return "", field(errs.InvalidProperty, key, "property %q aggregates an auto_increment column, whose value is given once", key)
-	case !aggregable(f, c.Type.Kind):
+	case !f.Takes(c.Type):
 		return "", field(errs.InvalidProperty, key, "property %q is %s, which cannot be of %s: %s", key, f, c.Type, aggregateTypes[f])
 	}
 	return f, nil
@@ -176,21 +176,4 @@ var aggregateTypes = map[millrace.AggregateFunction]string{
 	millrace.AggMin: "it is of numbers, text, dates and times", millrace.AggMax: "it is of numbers, text, dates and times",
 	millrace.AggListagg: "it is of STRING and CHAR",
 	millrace.AggBoolAnd: "it is of BOOLEAN", millrace.AggBoolOr: "it is of BOOLEAN",
-}
-
-func aggregable(f millrace.AggregateFunction, k millrace.Kind) bool {
-	number := k >= millrace.TinyInt && k <= millrace.Decimal
-	text := k == millrace.Char || k == millrace.String
-	switch f {
-	case millrace.AggSum, millrace.AggProduct:
-		return number
-	case millrace.AggMin, millrace.AggMax:
-		return number || text || k == millrace.Date || k == millrace.Time || k == millrace.Timestamp || k == millrace.TimestampLTZ
-	case millrace.AggListagg:
-		return text
-	case millrace.AggBoolAnd, millrace.AggBoolOr:
-		return k == millrace.Boolean
-	default:
-		return true
-	}
 }

@@ -223,9 +223,14 @@ func TestWholeRowsOnly(t *testing.T) {
 		res, err := f.r.Write(context.Background(), req)
 		require.Equal(t, errs.PartialUpdateNotAllowed, errs.CodeOf(err))
 		require.Nil(t, res)
-		req.IfAbsent = true
+		_, err = f.r.Write(context.Background(), &router.WriteRequest{Table: tbl, Mode: router.Upsert, Rows: row.Rows{Record: whole.Record, Columns: whole.Columns}, Partial: true})
+		require.NoError(t, err) // all columns are named
+		f.write(tbl, router.Upsert, unnumbered(tbl, []int64{1, 2}, nil))
+		require.Len(t, f.ids(tbl), 2)
+		part = row.Rows{Record: row.Project(unnumbered(tbl, []int64{3, 4}, nil).Record, []int{0}), Columns: part.Columns}
+		req.Rows, req.IfAbsent = part, true
 		_, err = f.r.Write(context.Background(), req)
 		require.NoError(t, err)
-		require.Len(t, f.ids(tbl), 2)
+		require.Len(t, f.ids(tbl), 4)
 	}
 }

@@ -252,9 +252,8 @@ func checkWrite(req *WriteRequest) error {
 // no value may be without one.
 func checkPartial(req *WriteRequest) error {
 	t := req.Table
-	if e := t.Options.MergeEngine; req.Mode != Delete && !req.IfAbsent && (e == millrace.FirstRow || e == millrace.Versioned) {
-		return errs.New(errs.PartialUpdateNotAllowed, "table %s has the merge engine %s, which takes whole rows: columns cannot be named", t.Path, e)
-	}
+	engine := t.Options.MergeEngine
+	whole := req.Mode != Delete && !req.IfAbsent && (engine == millrace.FirstRow || engine == millrace.Versioned)
 	for _, c := range t.Schema.Columns {
 		named := slices.ContainsFunc(req.Rows.Columns, func(n millrace.Column) bool { return n.ID == c.ID })
 		inKey := slices.Contains(t.PrimaryKey, c.ID)
@@ -265,6 +264,8 @@ func checkPartial(req *WriteRequest) error {
 			return errs.New(errs.NullNotAllowed, "a partial delete would make column %q NULL, and it is NOT NULL", c.Name)
 		case req.IfAbsent && !named && !c.Nullable && !c.AutoIncrement:
 			return errs.New(errs.MissingColumn, "rows of their key alone cannot be inserted into table %s: column %q is NOT NULL", t.Path, c.Name)
+		case whole && !named && !c.AutoIncrement:
+			return errs.New(errs.PartialUpdateNotAllowed, "table %s has the merge engine %s, which takes whole rows: name column %q, too", t.Path, engine, c.Name)
 		case req.Mode != Delete && !named && !c.Nullable && !c.AutoIncrement:
 			return errs.New(errs.MissingColumn, "a partial update may leave out nullable columns only, and %q is NOT NULL", c.Name)
 		}

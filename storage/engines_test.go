@@ -141,6 +141,7 @@ func TestWriteTable(t *testing.T) {
 		{"first row, deletes disabled", with(first, disable), []wr{upsert(1, 2, "a"), remove(1)}, "+I 1|2|a", errs.DeleteDisabled},
 		{"first row, partial update", first, []wr{partly("s", upsert(1, 9, "a"))}, "", errs.PartialUpdateNotAllowed},
 		{"first row, partial update among deletes", first, []wr{upsert(1, 2, "a"), partly("s", both(remove(1), upsert(2, 9, "a")))}, "+I 1|2|a", errs.PartialUpdateNotAllowed},
+		{"first row, all columns named", first, []wr{partly("ns", upsert(1, 2, "a", 1, 3, "b"))}, "+I 1|2|a", ""},
 		{"first row, insert if absent", first, []wr{absent(upsert(1, 2, "a", 1, 3, "b")), absent(partly("s", upsert(2, 9, "a")))}, "+I 1|2|a, +I 2|<nil>|a", ""},
 
 		{"versioned, higher", version, []wr{upsert(1, 2, "a"), upsert(1, 3, "b")}, "+I 1|2|a, -U 1|2|a, +U 1|3|b", ""},
@@ -151,6 +152,7 @@ func TestWriteTable(t *testing.T) {
 		{"versioned, the lowest over NULL", version, []wr{upsert(1, nil, "a", 1, -1<<31, "b")}, "+I 1|<nil>|a, -U 1|<nil>|a, +U 1|-2147483648|b", ""},
 		{"versioned, deletes", version, []wr{upsert(1, 2, "a"), remove(1), partly("s", remove(1))}, "+I 1|2|a", ""},
 		{"versioned, partial update", version, []wr{upsert(1, 2, "a"), partly("s", upsert(1, 9, "a"))}, "+I 1|2|a", errs.PartialUpdateNotAllowed},
+		{"versioned, all columns named", version, []wr{upsert(1, 2, "a"), partly("ns", upsert(1, 1, "b")), partly("ns", upsert(1, 3, "c"))}, "+I 1|2|a, -U 1|2|a, +U 1|3|c", ""},
 		{"versioned, identical, skipped", with(version, skip), []wr{upsert(1, 2, "a", 1, 2, "a")}, "+I 1|2|a", ""},
 		{"versioned, insert if absent", version, []wr{upsert(1, 2, "a"), absent(upsert(1, 3, "b"))}, "+I 1|2|a", ""},
 
@@ -193,6 +195,23 @@ func TestWriteTable(t *testing.T) {
 			w.Close()
 		})
 	}
+}
+
+// Shows that a list that grows beyond the largest row is refused, with all its batch.
+func TestListTooLong(t *testing.T) {
+	w := small(t)
+	w.MustOpen()
+	tbl := storagetest.NewTable(1, 1, 1, 1, engineColumns...)
+	tbl.Options = engine(millrace.Aggregation)
+	m := w.Add(tbl)
+	write(t, w, m, upsert(1, 1, strings.Repeat("x", 600<<10)))
+	_, err := w.Shard(tbl, 0).Write(context.Background(), tbl.Op(upsert(2, 1, "a", 1, 1, strings.Repeat("y", 500<<10)), 0))
+	require.Equal(t, errs.TooLarge, errs.CodeOf(err))
+	w.Check()
+	write(t, w, m, upsert(1, 1, strings.Repeat("y", 400<<10)))
+	w.Crash(0)
+	w.Check()
+	w.Close()
 }
 
 func changelog(log []storagetest.Change) string {

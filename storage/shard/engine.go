@@ -94,8 +94,8 @@ func (e *engine) begin(op *Op) (keyedWrite, error) {
 		return w, e.broken
 	case op.Kinds != nil && e.deletes == millrace.DisableDeletes && op.has(Delete):
 		return w, errs.New(errs.DeleteDisabled, "table %s takes no deletes: its property table.delete.behavior is DISABLE", e.table.Path)
-	case op.Set != nil && e.wholeRows && op.has(Upsert):
-		return w, errs.New(errs.PartialUpdateNotAllowed, "table %s has the merge engine %s, which takes whole rows: columns cannot be named", e.table.Path, e.table.Options.MergeEngine)
+	case op.Set != nil && e.wholeRows && !e.whole(op.Set) && op.has(Upsert):
+		return w, errs.New(errs.PartialUpdateNotAllowed, "table %s has the merge engine %s, which takes whole rows: name all columns", e.table.Path, e.table.Options.MergeEngine)
 	}
 	if e.number >= 0 {
 		w.set = e.withoutNumber(op.Set)
@@ -110,6 +110,16 @@ func (e *engine) begin(op *Op) (keyedWrite, error) {
 		w.onlyKey = w.onlyKey && !w.cleared[i]
 	}
 	return w, nil
+}
+
+// whole says whether all columns are named that a row can carry.
+func (e *engine) whole(set []bool) bool {
+	for i, on := range set {
+		if !on && i != e.number {
+			return false
+		}
+	}
+	return true
 }
 
 // withoutNumber is the columns of an op but for the one that the server numbers.

@@ -49,8 +49,10 @@ func (t *Table) refuses(w *Write) errs.Code {
 		}
 		upserts = upserts || !del && (w.Absent == nil || !w.Absent[i])
 	}
-	if w.Set != nil && upserts && t.wholeRows() {
-		return errs.PartialUpdateNotAllowed
+	for i, named := range w.Set {
+		if !named && i != t.Schema.AutoIncrement() && upserts && t.wholeRows() {
+			return errs.PartialUpdateNotAllowed
+		}
 	}
 	return ""
 }
