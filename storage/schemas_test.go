@@ -171,6 +171,37 @@ func TestFailedGroupUnlearns(t *testing.T) {
 	f.Close()
 }
 
+// Shows that a writer with an older schema than all rows here is taken: its compact
+// rows are rewritten, and leave nothing of the old schema; its columns are stored as
+// they are, and read by the schema that the log then names.
+func TestOlderWriterComesFirst(t *testing.T) {
+	w := storagetest.NewWorld(t, 4)
+	w.Opts.Shards = 1
+	w.MustOpen()
+	for id, keyed := range map[millrace.TableID]int{1: 1, 2: 0} {
+		v1 := storagetest.NewTable(id, 1, 1, keyed, "k BIGINT NOT NULL", "n INT")
+		v1.Version = 1
+		v2 := altered(v1, col(3, "new", "STRING", true), col(2, "n", "BIGINT", true), col(1, "k", "BIGINT", false))
+		sh := w.Shard(v1, 0)
+		for _, op := range []*shard.Op{
+			v2.Op(&storagetest.Write{Rows: []storagetest.Row{{"x", int64(1), int64(7)}}}, 1000),
+			v1.Op(&storagetest.Write{Rows: []storagetest.Row{{int64(8), int32(2)}}}, 0),
+		} {
+			_, err := sh.Write(context.Background(), op)
+			require.NoError(t, err)
+		}
+		require.Nil(t, sh.Schemas(id)(1))
+		_, err := sh.Write(context.Background(), v1.Op(&storagetest.Write{Rows: []storagetest.Row{{int64(9), int32(3)}}}, 1000))
+		require.NoError(t, err)
+		require.Equal(t, keyed == 0, sh.Schemas(id)(1) != nil)
+		w.Crash(0)
+		require.Empty(t, storagetest.DiffLogs([]storagetest.Change{
+			{Row: storagetest.Row{"x", int64(1), int64(7)}}, {Row: storagetest.Row{nil, int64(2), int64(8)}}, {Row: storagetest.Row{nil, int64(3), int64(9)}},
+		}, aligned(t, w, v2, 0)))
+	}
+	w.Close()
+}
+
 // Shows that writes of old and new writers that are under way together come out in
 // the order sent, each payload of one schema and never an older one than that before,
 // and that options go by the descriptor of the highest version, whoever writes.

@@ -22,7 +22,7 @@ func (s *Shard) bucketFor(g *group, op *Op) (*bucketState, *openEntry, error) {
 	if b == nil {
 		b, open = s.makeBucket(op)
 	}
-	b.of.teach(g, op.Table)
+	b.of.teach(g, op)
 	if b.tableVersion != b.of.version {
 		if pt := g.byID[b.id]; pt != nil {
 			pt.cut() // a payload is of one schema

@@ -58,11 +58,13 @@ func (t *tableState) newest() *millrace.Table {
 }
 
 // teach notes the descriptor of an op, when it says something new: a later version,
-// or a schema that no row here was written with. The group then has to say so before
-// its rows do.
-func (t *tableState) teach(g *group, d *millrace.Table) {
+// or the schema of columnar payloads, which stay as they are (compact rows are
+// rewritten), when no row here was written with it. The group then has to say so
+// before its rows do.
+func (t *tableState) teach(g *group, op *Op) {
+	d := op.Table
 	later := d.Version > t.version.table.Version
-	if !later && t.preparedSchema(d.Schema.ID) != nil {
+	if !later && (op.Columns == nil || t.preparedSchema(d.Schema.ID) != nil) {
 		return
 	}
 	t.learning = append(t.learning, d)
