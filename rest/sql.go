@@ -36,8 +36,17 @@ func (h *Handler) ExecuteSQL(w http.ResponseWriter, r *http.Request, _ openapi.E
 		h.problem(w, r, err)
 		return
 	}
-	res, err := h.sql.Execute(r.Context(), req)
+	ctx := r.Context()
+	if media != typeJSON { // a stream has no deadline, and ends when the server drains
+		var cancel context.CancelFunc
+		ctx, cancel = h.untilDrain(r)
+		defer cancel()
+	}
+	res, err := h.sql.Execute(ctx, req)
 	if err != nil {
+		if ctx.Err() != nil && r.Context().Err() == nil {
+			err = context.Cause(ctx)
+		}
 		h.problem(w, r, err)
 		return
 	}
@@ -48,9 +57,9 @@ func (h *Handler) ExecuteSQL(w http.ResponseWriter, r *http.Request, _ openapi.E
 	}()
 	switch media {
 	case typeNDJSON:
-		h.sqlLines(w, r, asRows(res), opts)
+		h.sqlLines(ctx, w, r, asRows(res), opts)
 	case typeArrow:
-		h.sqlArrow(w, r, asRows(res))
+		h.sqlArrow(ctx, w, r, asRows(res))
 	default:
 		h.sqlJSON(w, r, res, opts)
 	}
@@ -212,9 +221,7 @@ func appendArrays(out []byte, enc *jsonrow.Encoder, rec arrow.RecordBatch, rows 
 }
 
 // sqlLines answers with a row a line. A failure ends it with an error line.
-func (h *Handler) sqlLines(w http.ResponseWriter, r *http.Request, res *sqlStream, opts jsonrow.EncodeOptions) {
-	ctx, cancel := h.untilDrain(r)
-	defer cancel()
+func (h *Handler) sqlLines(ctx context.Context, w http.ResponseWriter, r *http.Request, res *sqlStream, opts jsonrow.EncodeOptions) {
 	w.Header().Set("Trailer", headerStats)
 	s := newStream(w, typeNDJSON)
 	enc := jsonrow.NewEncoder(res.columns, opts)
@@ -253,9 +260,7 @@ func (h *Handler) sqlTrailer(w http.ResponseWriter, res *sqlStream, s *stream) {
 
 // sqlArrow answers with an Arrow IPC stream. A failure leaves it without its end
 // mark, and the connection broken off.
-func (h *Handler) sqlArrow(w http.ResponseWriter, r *http.Request, res *sqlStream) {
-	ctx, cancel := h.untilDrain(r)
-	defer cancel()
+func (h *Handler) sqlArrow(ctx context.Context, w http.ResponseWriter, r *http.Request, res *sqlStream) {
 	w.Header().Set("Trailer", headerStats)
 	s := newStream(w, typeArrow)
 	err := s.schema(res.Schema())

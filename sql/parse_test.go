@@ -1,12 +1,15 @@
 package sql
 
 import (
+	"encoding/json"
 	"errors"
+	"fmt"
 	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 
+	millrace "github.com/millrace/millrace"
 	"github.com/millrace/millrace/catalog"
 	"github.com/millrace/millrace/errs"
 )
@@ -93,6 +96,55 @@ func TestParseAlter(t *testing.T) {
 		require.NoError(t, err, text)
 		require.Equal(t, want, st.(*alterTable).steps, text)
 	}
+}
+
+// Whatever values a statement has, what they become is JSON: nothing in a text, a number or a name leaves its place.
+func FuzzValues(f *testing.F) {
+	for _, s := range []string{
+		"1, 'a', NULL", "-1.5e3, 'it''s \"x\" \\\\ \n', ARRAY['a', NULL, 'b']", "?, ?, ?", "00.5, X'00ff', ARRAY[ROW(1, MAP['k', 2, 'l', NULL])]", "+.5, '\x01', MAP[1, ARRAY[]]",
+		"1., TIMESTAMP '2026-01-01', ROW(TRUE, MAP[])", "1e5, '', ARRAY[ROW(?, ?)]",
+	} {
+		f.Add(s)
+	}
+	row, err := millrace.ParseType("ROW<`a` DOUBLE, m MAP<STRING, BIGINT>>")
+	if err != nil {
+		f.Fatal(err)
+	}
+	types := []millrace.DataType{
+		{Kind: millrace.Double}, {Kind: millrace.String}, {Kind: millrace.Bytes}, {Kind: millrace.Timestamp}, row,
+		{Kind: millrace.Array, Children: []millrace.Column{{Type: row}}}, {Kind: millrace.Map, Children: []millrace.Column{{Type: millrace.DataType{Kind: millrace.Int}}, {Type: row}}},
+	}
+	f.Fuzz(func(t *testing.T, values string) {
+		st, params, err := parse("INSERT INTO t VALUES (" + values + ")")
+		if err != nil {
+			return
+		}
+		given := make([]json.RawMessage, params)
+		for i := range given {
+			given[i] = json.RawMessage(`{"a":1}`)
+		}
+		in := st.(*insert)
+		for shift := range types {
+			cols := make([]millrace.Column, in.width)
+			for i := range cols {
+				cols[i] = millrace.Column{Name: fmt.Sprintf("c%d", i), Type: types[(i+shift)%len(types)]}
+			}
+			r := newRowReader(in, cols, given)
+			for i := range in.rows {
+				if i > 0 {
+					r.p.expectSymbol(",", "between rows")
+				}
+				n := r.row()
+				if r.p.err != nil {
+					break
+				}
+				var object map[string]json.RawMessage
+				if err := json.Unmarshal(r.object, &object); err != nil || n != in.width || len(object) != n {
+					t.Fatalf("%q became %s: %v", values, r.object, err)
+				}
+			}
+		}
+	})
 }
 
 // Whatever the text, parsing ends, without a panic, in a statement or in an error that names a place in the text.
