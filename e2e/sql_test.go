@@ -159,6 +159,34 @@ func TestSQLRefusals(t *testing.T) {
 	require.Equal(t, "0", table{s, db, "t"}.count(t, ""))
 }
 
+// An INSERT or DELETE that is sent again under its key is not done again, and says so; another one under the same key is refused.
+func TestSQLRetries(t *testing.T) {
+	t.Parallel()
+	s := shared(t)
+	db := newDB(t, s)
+	s.sql(t, db, "CREATE TABLE t (id INT, v STRING)")
+	s.sql(t, db, "CREATE TABLE k (id INT, v STRING, PRIMARY KEY (id))")
+	send := func(key, text string, params ...any) answer {
+		return s.do(t, "POST", "/v1/sql", obj{"sql": text, "params": append([]any{}, params...), "database": db}, "Idempotency-Key", key)
+	}
+	for i := range 3 {
+		a := send("one", "INSERT INTO t VALUES (1, ?), (2, 'b')", "a")
+		require.Equal(t, `{"rows_affected":2}`, strings.TrimSpace(string(a.body)))
+		require.Equal(t, i > 0, a.header.Get("Idempotent-Replayed") == "true")
+	}
+	require.Equal(t, "2", table{s, db, "t"}.count(t, ""))
+	send("one", "INSERT INTO t VALUES (1, ?), (2, 'b')", "other").problem(t, 422, "idempotency_key_reused")
+	s.sql(t, db, "INSERT INTO k VALUES (1, 'a'), (2, 'b')")
+	require.Equal(t, `{"rows_affected":1}`, strings.TrimSpace(string(send("two", "DELETE FROM k WHERE id IN (1, 9)").body)))
+	s.sql(t, db, "INSERT INTO k VALUES (1, 'again')")
+	require.Equal(t, `{"rows_affected":1}`, strings.TrimSpace(string(send("two", "DELETE FROM k WHERE id IN (1, 9)").body)))
+	require.Equal(t, "2", table{s, db, "k"}.count(t, ""))
+	send("three", "CREATE TABLE x (a INT)").problem(t, 400, "invalid_request")
+	send("", "INSERT INTO t VALUES (1, 'a')").problem(t, 422, "invalid_value")
+	require.Contains(t, s.sql(t, db, "SELECT COUNT(*) FROM t"), "[2]")
+	s.fails(t, 400, "invalid_request", "POST", "/v1/sql", obj{"sql": "INSERT INTO t VALUES (1, 'a')", "database": db}, "X-Writer-Id", "w", "X-Writer-Seq", "1")
+}
+
 // A script runs in order with its own database, stops where it fails, and says the line; what ran before stays.
 func TestSQLScript(t *testing.T) {
 	t.Parallel()

@@ -2063,6 +2063,13 @@ type ExecuteSQLParams struct {
 
 	// Timeout How long the call may take; `30s` when absent, at most `120s`.
 	Timeout *Timeout `form:"timeout,omitempty" json:"timeout,omitempty"`
+
+	// IdempotencyKey Names this write, so that sending it again within 24 h writes nothing twice: 1 to 255 visible ASCII characters,
+	// within the principal and table, and not together with `X-Writer-Id`. Chunks that were written before are
+	// recognised, also after a crash, and answered as they were then (`replayed`, `Idempotent-Replayed`); the others are
+	// written. A chunk that differs from what came before under the key is `idempotency_key_reused`, where rows of both
+	// belong to one bucket. While the first request is still running it is `idempotency_in_progress`.
+	IdempotencyKey *IdempotencyKey `json:"Idempotency-Key,omitempty"`
 }
 
 // IcebergReportMetricsJSONRequestBody defines body for IcebergReportMetrics for application/json ContentType.

@@ -55,6 +55,9 @@ func (h *Handler) ExecuteSQL(w http.ResponseWriter, r *http.Request, _ openapi.E
 			h.o.Logger.WarnContext(r.Context(), "query did not close", errAttr(err))
 		}
 	}()
+	if res.Replayed {
+		w.Header().Set(headerReplayed, "true")
+	}
 	switch media {
 	case typeNDJSON:
 		h.sqlLines(ctx, w, r, asRows(res), opts)
@@ -83,7 +86,19 @@ func (h *Handler) sqlRequest(w http.ResponseWriter, r *http.Request) (media stri
 	if err != nil {
 		return media, opts, req, err
 	}
-	req, err = decodeSQL(b)
+	if req, err = decodeSQL(b); err != nil {
+		return media, opts, req, err
+	}
+	switch keys := r.Header.Values(headerKey); {
+	case r.Header.Get("X-Writer-Id") != "" || r.Header.Get("X-Writer-Seq") != "":
+		err = errs.New(errs.InvalidRequest, "a statement has no writer's number (X-Writer-Id, X-Writer-Seq); an Idempotency-Key makes INSERT and DELETE safe to be sent again")
+	case len(keys) > 1:
+		err = errs.New(errs.InvalidRequest, "the request has %d Idempotency-Keys", len(keys))
+	case len(keys) == 1 && keys[0] == "":
+		err = errs.New(errs.InvalidValue, "the Idempotency-Key is empty")
+	case len(keys) == 1:
+		req.Key = keys[0]
+	}
 	return media, opts, req, err
 }
 

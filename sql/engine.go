@@ -34,6 +34,7 @@ type Router interface {
 	Count(ctx context.Context, path string, req *router.ReadRequest) (int64, error)
 	Lookup(ctx context.Context, t *millrace.Table, keys arrow.RecordBatch, cols []millrace.Column) (*router.LookupResult, error)
 	Write(ctx context.Context, req *router.WriteRequest) (*router.WriteResult, error)
+	BeginKey(t *millrace.Table, principal, key string) (end func(), err error)
 	DropTable(ctx context.Context, t *millrace.Table) error
 	DropPartition(ctx context.Context, t *millrace.Table, name string) error
 }
@@ -68,6 +69,9 @@ type Request struct {
 	Params []json.RawMessage
 	// Database is that of tables which are named without one; it may be empty.
 	Database string
+	// Key is the idempotency key under which an INSERT or DELETE is known when it comes
+	// again; "": none. It goes with no other statement.
+	Key string
 }
 
 // changeTimeout bounds statements that read no rows, where the caller sets no
@@ -93,6 +97,13 @@ func (e *Engine) Execute(ctx context.Context, req Request) (*Result, error) {
 	c := &call{Engine: e, src: source(req.Text), req: req}
 	if q, ok := st.(*query); ok {
 		return c.query(ctx, q)
+	}
+	switch st.(type) {
+	case *insert, *remove:
+	default:
+		if req.Key != "" {
+			return nil, errs.New(errs.InvalidRequest, "an Idempotency-Key goes with INSERT and DELETE; other statements have IF EXISTS and IF NOT EXISTS")
+		}
 	}
 	if _, set := ctx.Deadline(); !set {
 		var cancel context.CancelFunc

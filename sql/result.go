@@ -22,6 +22,8 @@ type Result struct {
 	Columns []millrace.Column
 	// Affected is how many rows were written or deleted.
 	Affected int64
+	// Replayed says that all of them had been before, under the same key.
+	Replayed bool
 
 	schema *arrow.Schema
 	in     batches

@@ -5,7 +5,10 @@ import (
 	"errors"
 	"maps"
 	"slices"
+	"strconv"
 	"strings"
+
+	"github.com/cespare/xxhash/v2"
 
 	millrace "github.com/millrace/millrace"
 	"github.com/millrace/millrace/errs"
@@ -39,11 +42,40 @@ func (c *call) insert(ctx context.Context, st *insert) (*Result, error) {
 		return nil, err
 	}
 	defer req.Rows.Release()
-	res, err := c.o.Router.Write(ctx, req)
+	res, err := c.write(ctx, req)
 	if err != nil {
-		return nil, told(err, res)
+		return nil, err
 	}
-	return affected(res.Rows), nil
+	return &Result{Affected: res.Rows, Replayed: res.Rows > 0 && res.Replayed == res.Rows}, nil
+}
+
+// write writes a batch, under the request's key if it has one: a batch is what its
+// statement says, however the table has changed since it came before.
+func (c *call) write(ctx context.Context, req *router.WriteRequest) (*router.WriteResult, error) {
+	if c.req.Key != "" {
+		end, err := c.o.Router.BeginKey(req.Table, "", c.req.Key)
+		if err != nil {
+			return nil, err
+		}
+		defer end()
+		req.Writer = &router.WriterSequence{ID: c.req.Key, Key: true, Seq: 1, Hash: c.hash()}
+	}
+	res, err := c.o.Router.Write(ctx, req)
+	return res, told(err, res)
+}
+
+// hash is that of the request: its statement, database and parameters. It is never 0.
+func (c *call) hash() uint64 {
+	h := xxhash.New()
+	mix := func(s string) {
+		_, _ = h.WriteString(strconv.Itoa(len(s)) + ":" + s) // a hash takes everything
+	}
+	mix(c.req.Text)
+	mix(c.req.Database)
+	for _, p := range c.req.Params {
+		mix(string(p))
+	}
+	return max(h.Sum64(), 1)
 }
 
 // listed are the columns that an INSERT names.
@@ -183,13 +215,13 @@ func (c *call) remove(ctx context.Context, st *remove) (*Result, error) {
 		return affected(0), nil
 	}
 	req := &router.WriteRequest{Table: t, Mode: router.Delete, Rows: row.Rows{Record: keys, Columns: t.Columns(t.PrimaryKey)}}
-	res, err := c.o.Router.Write(ctx, req)
+	res, err := c.write(ctx, req)
 	if err != nil {
-		return nil, told(err, res)
+		return nil, err
 	}
 	n := int64(0)
 	for _, r := range res.Offsets { // a delete is one record, and none where there was no row
 		n += int64(r.End - r.Start)
 	}
-	return affected(n), nil
+	return &Result{Affected: n, Replayed: res.Rows > 0 && res.Replayed == res.Rows}, nil
 }

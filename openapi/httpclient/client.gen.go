@@ -589,7 +589,8 @@ type ClientInterface interface {
 	//
 	// DDL, INSERT, DELETE by key, and SELECT on one table. Anything else is 422 `unsupported_sql`; nothing is approximated.
 	// One statement a request. A JSON answer has at most 10,000 rows and 16 MiB; NDJSON and Arrow streams have no limit.
-	// There a statement without rows answers with one row, `rows_affected`.
+	// There a statement without rows answers with one row, `rows_affected`. An `Idempotency-Key` makes INSERT and DELETE
+	// safe to be sent again.
 	//
 	// Takes any type of body and a specified content type.
 	//
@@ -600,7 +601,8 @@ type ClientInterface interface {
 	//
 	// DDL, INSERT, DELETE by key, and SELECT on one table. Anything else is 422 `unsupported_sql`; nothing is approximated.
 	// One statement a request. A JSON answer has at most 10,000 rows and 16 MiB; NDJSON and Arrow streams have no limit.
-	// There a statement without rows answers with one row, `rows_affected`.
+	// There a statement without rows answers with one row, `rows_affected`. An `Idempotency-Key` makes INSERT and DELETE
+	// safe to be sent again.
 	//
 	// Takes a body of the `application/json` content type.
 	//
@@ -1742,7 +1744,8 @@ func (c *Client) PutQuota(ctx context.Context, principal string, body PutQuotaJS
 //
 // DDL, INSERT, DELETE by key, and SELECT on one table. Anything else is 422 `unsupported_sql`; nothing is approximated.
 // One statement a request. A JSON answer has at most 10,000 rows and 16 MiB; NDJSON and Arrow streams have no limit.
-// There a statement without rows answers with one row, `rows_affected`.
+// There a statement without rows answers with one row, `rows_affected`. An `Idempotency-Key` makes INSERT and DELETE
+// safe to be sent again.
 //
 // Takes any type of body and a specified content type.
 //
@@ -1763,7 +1766,8 @@ func (c *Client) ExecuteSQLWithBody(ctx context.Context, params *ExecuteSQLParam
 //
 // DDL, INSERT, DELETE by key, and SELECT on one table. Anything else is 422 `unsupported_sql`; nothing is approximated.
 // One statement a request. A JSON answer has at most 10,000 rows and 16 MiB; NDJSON and Arrow streams have no limit.
-// There a statement without rows answers with one row, `rows_affected`.
+// There a statement without rows answers with one row, `rows_affected`. An `Idempotency-Key` makes INSERT and DELETE
+// safe to be sent again.
 //
 // Takes a body of the `application/json` content type.
 //
@@ -5910,6 +5914,21 @@ func NewExecuteSQLRequestWithBody(server string, params *ExecuteSQLParams, conte
 
 	req.Header.Add("Content-Type", contentType)
 
+	if params != nil {
+
+		if params.IdempotencyKey != nil {
+			var headerParam0 string
+
+			headerParam0, err = runtime.StyleParamWithOptions("simple", false, "Idempotency-Key", *params.IdempotencyKey, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationHeader, Type: "string", Format: ""})
+			if err != nil {
+				return nil, err
+			}
+
+			req.Header.Set("Idempotency-Key", headerParam0)
+		}
+
+	}
+
 	return req, nil
 }
 
@@ -6549,7 +6568,8 @@ type ClientWithResponsesInterface interface {
 	//
 	// DDL, INSERT, DELETE by key, and SELECT on one table. Anything else is 422 `unsupported_sql`; nothing is approximated.
 	// One statement a request. A JSON answer has at most 10,000 rows and 16 MiB; NDJSON and Arrow streams have no limit.
-	// There a statement without rows answers with one row, `rows_affected`.
+	// There a statement without rows answers with one row, `rows_affected`. An `Idempotency-Key` makes INSERT and DELETE
+	// safe to be sent again.
 	//
 	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 	//
@@ -6560,7 +6580,8 @@ type ClientWithResponsesInterface interface {
 	//
 	// DDL, INSERT, DELETE by key, and SELECT on one table. Anything else is 422 `unsupported_sql`; nothing is approximated.
 	// One statement a request. A JSON answer has at most 10,000 rows and 16 MiB; NDJSON and Arrow streams have no limit.
-	// There a statement without rows answers with one row, `rows_affected`.
+	// There a statement without rows answers with one row, `rows_affected`. An `Idempotency-Key` makes INSERT and DELETE
+	// safe to be sent again.
 	//
 	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 	//
@@ -10078,6 +10099,11 @@ func (r PutQuotaResponse) ContentType() string {
 	return ""
 }
 
+// ExecuteSQLResponse200Headers the declared response headers of an HTTP 200 response for ExecuteSQL
+type ExecuteSQLResponse200Headers struct {
+	IdempotentReplayed *bool
+}
+
 type ExecuteSQLResponse struct {
 	Body         []byte
 	HTTPResponse *http.Response
@@ -10093,6 +10119,8 @@ type ExecuteSQLResponse struct {
 	ApplicationProblemJSON422 *Problem
 	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
 	ApplicationProblemJSONDefault *Problem
+	// Headers200 the parsed response headers for an HTTP 200 response
+	Headers200 *ExecuteSQLResponse200Headers
 }
 
 // GetJSON200 returns the response for an HTTP 200 `application/json` response
@@ -11159,7 +11187,8 @@ func (c *ClientWithResponses) PutQuotaWithResponse(ctx context.Context, principa
 //
 // DDL, INSERT, DELETE by key, and SELECT on one table. Anything else is 422 `unsupported_sql`; nothing is approximated.
 // One statement a request. A JSON answer has at most 10,000 rows and 16 MiB; NDJSON and Arrow streams have no limit.
-// There a statement without rows answers with one row, `rows_affected`.
+// There a statement without rows answers with one row, `rows_affected`. An `Idempotency-Key` makes INSERT and DELETE
+// safe to be sent again.
 //
 // Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 //
@@ -11176,7 +11205,8 @@ func (c *ClientWithResponses) ExecuteSQLWithBodyWithResponse(ctx context.Context
 //
 // DDL, INSERT, DELETE by key, and SELECT on one table. Anything else is 422 `unsupported_sql`; nothing is approximated.
 // One statement a request. A JSON answer has at most 10,000 rows and 16 MiB; NDJSON and Arrow streams have no limit.
-// There a statement without rows answers with one row, `rows_affected`.
+// There a statement without rows answers with one row, `rows_affected`. An `Idempotency-Key` makes INSERT and DELETE
+// safe to be sent again.
 //
 // Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 //
@@ -14188,6 +14218,19 @@ func ParseExecuteSQLResponse(rsp *http.Response) (*ExecuteSQLResponse, error) {
 	case rsp.StatusCode == 200:
 		// Content-type (application/x-ndjson) unsupported
 
+	}
+
+	switch {
+	case rsp.StatusCode == 200:
+		var headers ExecuteSQLResponse200Headers
+		if values := rsp.Header.Values("Idempotent-Replayed"); len(values) > 0 {
+			var value bool
+			if err := runtime.BindStyledParameterWithOptions("simple", "Idempotent-Replayed", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "boolean", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.IdempotentReplayed = &value
+		}
+		response.Headers200 = &headers
 	}
 
 	return response, nil
