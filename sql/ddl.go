@@ -35,18 +35,18 @@ func (c *call) createDatabase(ctx context.Context, st *createDatabase) (*Result,
 	if errs.Is(err, errs.DatabaseAlreadyExists) && st.ifNotExists {
 		err = nil
 	}
-	return affected(0), err
+	return done(), err
 }
 
 func (c *call) dropDatabase(ctx context.Context, st *dropDatabase) (*Result, error) {
 	dropped, err := c.o.Catalog.DropDatabase(ctx, st.name.text, st.cascade)
 	if errs.Is(err, errs.DatabaseNotFound) && st.ifExists {
-		return affected(0), nil
+		return done(), nil
 	}
 	for _, t := range dropped {
 		err = errors.Join(err, c.o.Router.DropTable(ctx, t))
 	}
-	return affected(0), err
+	return done(), err
 }
 
 func (c *call) createTable(ctx context.Context, st *createTable) (*Result, error) {
@@ -55,7 +55,7 @@ func (c *call) createTable(ctx context.Context, st *createTable) (*Result, error
 		return nil, err
 	}
 	_, _, err = c.o.Catalog.CreateTable(ctx, path.Database, st.spec, st.ifNotExists)
-	return affected(0), err
+	return done(), err
 }
 
 func (c *call) dropTable(ctx context.Context, st *dropTable) (*Result, error) {
@@ -67,7 +67,7 @@ func (c *call) dropTable(ctx context.Context, st *dropTable) (*Result, error) {
 	if err == nil && t != nil {
 		err = c.o.Router.DropTable(ctx, t)
 	}
-	return affected(0), err
+	return done(), err
 }
 
 func (c *call) alterTable(ctx context.Context, st *alterTable) (*Result, error) {
@@ -76,7 +76,7 @@ func (c *call) alterTable(ctx context.Context, st *alterTable) (*Result, error) 
 		return nil, err
 	}
 	_, err = c.o.Catalog.AlterTable(ctx, path, st.steps, nil)
-	return affected(0), err
+	return done(), err
 }
 
 func (c *call) alterPartition(ctx context.Context, st *alterPartition) (*Result, error) {
@@ -99,13 +99,13 @@ func (c *call) alterPartition(ctx context.Context, st *alterPartition) (*Result,
 		if errs.Is(err, errs.PartitionNotFound) && st.tolerant {
 			err = nil
 		}
-		return affected(0), err
+		return done(), err
 	}
 	p, created, err := c.o.Catalog.EnsurePartition(ctx, t.ID, values)
 	if err == nil && !created && !st.tolerant {
 		err = errs.New(errs.PartitionAlreadyExists, "table %s has partition %s already", t.Path, p.Name)
 	}
-	return affected(0), err
+	return done(), err
 }
 
 // partitioned refuses a table that has no partitions.

@@ -111,8 +111,13 @@ func FuzzValues(f *testing.F) {
 		f.Fatal(err)
 	}
 	types := []millrace.DataType{
-		{Kind: millrace.Double}, {Kind: millrace.String}, {Kind: millrace.Bytes}, {Kind: millrace.Timestamp}, row,
-		{Kind: millrace.Array, Children: []millrace.Column{{Type: row}}}, {Kind: millrace.Map, Children: []millrace.Column{{Type: millrace.DataType{Kind: millrace.Int}}, {Type: row}}},
+		{Kind: millrace.Double},
+		{Kind: millrace.String},
+		{Kind: millrace.Bytes},
+		{Kind: millrace.Timestamp},
+		row,
+		{Kind: millrace.Array, Children: []millrace.Column{{Type: row}}},
+		{Kind: millrace.Map, Children: []millrace.Column{{Type: millrace.DataType{Kind: millrace.Int}}, {Type: row}}},
 	}
 	f.Fuzz(func(t *testing.T, values string) {
 		st, params, err := parse("INSERT INTO t VALUES (" + values + ")")

@@ -38,7 +38,8 @@ type batches interface {
 	close() error
 }
 
-func affected(n int64) *Result { return &Result{Affected: n} }
+// done is the result of a statement that has nothing to tell.
+func done() *Result { return &Result{} }
 
 // rows is the result that hands out in.
 func rows(cols []millrace.Column, in batches) *Result {

@@ -212,7 +212,7 @@ func (c *call) remove(ctx context.Context, st *remove) (*Result, error) {
 	}
 	defer keys.Release()
 	if keys.NumRows() == 0 {
-		return affected(0), nil
+		return done(), nil
 	}
 	req := &router.WriteRequest{Table: t, Mode: router.Delete, Rows: row.Rows{Record: keys, Columns: t.Columns(t.PrimaryKey)}}
 	res, err := c.write(ctx, req)
