@@ -31,6 +31,9 @@ func (h *Handler) AlterTable(w http.ResponseWriter, r *http.Request, database op
 	if err == nil {
 		t, err = h.o.Catalog.AlterTable(r.Context(), t.Path, req.Ops, version)
 	}
+	if err == nil {
+		h.o.Router.AlteredTable(t)
+	}
 	if err != nil {
 		h.problem(w, r, err)
 		return

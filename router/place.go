@@ -3,7 +3,6 @@ package router
 import (
 	"cmp"
 	"context"
-	"fmt"
 	"slices"
 
 	"github.com/apache/arrow-go/v18/arrow"
@@ -226,6 +225,7 @@ func (r *Router) placeInLog(p *Plan, part *Part, from, until Position, state boo
 		if part.Start, err = r.offsetOf(lg, v, part.Key, from); err != nil {
 			return err
 		}
+		_, part.named = from.Offsets[part.Key]
 	}
 	if p.View == RowsView && state {
 		return nil
@@ -295,47 +295,6 @@ func (p *Plan) checkOffsets(pos *Position) error {
 	}
 	pos.Offsets = offsets
 	return nil
-}
-
-// outOfRange refuses places outside the logs, naming what each has.
-func (p *Plan) outOfRange(r *Router) error {
-	ranges := map[string]any{}
-	first, detail := "", ""
-	for i := range p.Parts {
-		part := &p.Parts[i]
-		_, v, err := r.shard(part.Shard).Log(part.Bucket)
-		if err != nil {
-			return err
-		}
-		if v == nil {
-			v = &bucket.View{}
-		}
-		// State may be ahead of a view by what is being published this instant.
-		if part.State || part.Start >= v.Start && part.Start <= v.End && part.End <= v.End {
-			continue
-		}
-		ranges[part.Key] = map[string]millrace.Offset{"start": v.Start, "end": v.End}
-		if first == "" || part.Key < first {
-			first, detail = part.Key, sayOutside(part, v)
-		}
-	}
-	if len(ranges) == 0 {
-		return nil
-	}
-	return errs.New(errs.OffsetOutOfRange, "%s", detail).With("offsets", ranges)
-}
-
-// sayOutside says which offset of the part is outside its log, and what that holds.
-func sayOutside(part *Part, v *bucket.View) string {
-	asked := part.Start
-	if asked >= v.Start && asked <= v.End {
-		asked = part.End
-	}
-	holds := fmt.Sprintf("which holds offsets %d to %d (the next is %d)", v.Start, v.End-1, v.End)
-	if v.Start == v.End {
-		holds = fmt.Sprintf("which is empty (the next offset is %d)", v.End)
-	}
-	return fmt.Sprintf("offset %d is outside the log of bucket %s, %s", asked, part.Key, holds)
 }
 
 // placeAtCursor goes on where a cursor stands. Buckets it does not name are read

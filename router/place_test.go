@@ -17,10 +17,10 @@ func TestSayOutside(t *testing.T) {
 		want       string
 	}{
 		{99, 99, 0, 18, "offset 99 is outside the log of bucket 3, which holds offsets 0 to 17 (the next is 18)"},
-		{2, 18, 5, 18, "offset 2 is outside the log of bucket 3, which holds offsets 5 to 17 (the next is 18)"},
+		{2, 18, 5, 18, "offset 2 is outside the log of bucket 3, which holds offsets 5 to 17 (the next is 18): what was there has expired (table.log.ttl)"},
 		{7, 20, 5, 18, "offset 20 is outside the log of bucket 3, which holds offsets 5 to 17 (the next is 18)"},
 		{1, 1, 0, 0, "offset 1 is outside the log of bucket 3, which is empty (the next offset is 0)"},
-		{1, 1, 6, 6, "offset 1 is outside the log of bucket 3, which is empty (the next offset is 6)"},
+		{1, 1, 6, 6, "offset 1 is outside the log of bucket 3, which is empty (the next offset is 6): what was there has expired (table.log.ttl)"},
 	} {
 		got := sayOutside(&Part{Key: "3", Start: c.from, End: c.to}, &bucket.View{Start: c.start, End: c.end})
 		require.Equal(t, c.want, got)

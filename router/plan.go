@@ -69,6 +69,7 @@ type Part struct {
 	After    []byte // the primary key read last
 
 	Start, End millrace.Offset
+	named      bool // Start was given by the client
 }
 
 // PlanOptions are a door's defaults and demands.

@@ -9,6 +9,7 @@ import (
 	millrace "github.com/millrace/millrace"
 	"github.com/millrace/millrace/errs"
 	"github.com/millrace/millrace/filter"
+	"github.com/millrace/millrace/storage/bucket"
 )
 
 // readLog gives the next chunk of a part's log; moved says that the part went on
@@ -21,14 +22,16 @@ func (rd *Reader) readLog(pr *partReader) (_ *Chunk, moved bool, err error) {
 	if err != nil {
 		return nil, false, err
 	}
-	if pr.Start < v.Start {
-		return nil, false, errs.New(errs.OffsetOutOfRange, "offset %d of bucket %s is no longer kept; the log begins at %d", pr.Start, pr.Key, v.Start).
-			With("offsets", map[string]any{pr.Key: map[string]millrace.Offset{"start": v.Start, "end": v.End}})
+	if pr.Start < v.Kept {
+		return nil, false, pr.expired(v)
 	}
 	if pr.Start >= v.End {
 		return nil, false, nil
 	}
 	b, err := rd.storedBatch(pr, lg, v)
+	if errs.Is(err, errs.OffsetOutOfRange) { // the log let go of it this moment
+		return nil, false, pr.expired(lg.View())
+	}
 	if err != nil {
 		return nil, false, err
 	}
@@ -50,6 +53,13 @@ func (rd *Reader) readLog(pr *partReader) (_ *Chunk, moved bool, err error) {
 		return nil, true, nil
 	}
 	return c, true, nil
+}
+
+// expired is the error of a read that stands below what its log keeps.
+func (pr *partReader) expired(v *bucket.View) error {
+	out := ranges{}
+	out.add(&pr.Part, v)
+	return out.err()
 }
 
 // narrow applies the filter and the limit to the chunk's rows [lo, hi).

@@ -68,7 +68,7 @@ func (rd *Reader) holdState() map[millrace.ShardID]string {
 		if pr.rows != nil {
 			pr.held = sn.Retain() // the walk under way goes on using it
 		}
-		id := rd.r.shard(pr.Shard).Hold(sn, PageIdle, 0)
+		id := rd.r.shard(pr.Shard).Hold(sn, rd.plan.Table.ID, PageIdle, 0)
 		delete(rd.plan.snaps, pr.Shard)
 		for _, other := range rd.parts {
 			if other.Shard == pr.Shard && other.state {

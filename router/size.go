@@ -32,8 +32,8 @@ func (r *Router) Size(p *Plan) (rows, bytes int64, err error) {
 		if err != nil {
 			return 0, 0, err
 		}
-		if v != nil && v.End > v.Start {
-			bytes += int64(float64(v.Bytes()) / float64(v.End-v.Start) * float64(n))
+		if v != nil && v.End > v.Kept {
+			bytes += int64(float64(v.Bytes()) / float64(v.End-v.Kept) * float64(n))
 		}
 	}
 	if p.Limit >= 0 && rows > p.Limit {

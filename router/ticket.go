@@ -65,7 +65,7 @@ func (r *Router) Hold(p *Plan, idle, ttl time.Duration) {
 			if sn == nil {
 				continue
 			}
-			ids[part.Shard] = r.shard(part.Shard).Hold(sn, idle, ttl)
+			ids[part.Shard] = r.shard(part.Shard).Hold(sn, p.Table.ID, idle, ttl)
 			delete(p.snaps, part.Shard)
 		}
 		part.Snapshot = ids[part.Shard]
@@ -205,10 +205,14 @@ func (r *Router) unseal(ctx context.Context, text string, page bool) (*Plan, err
 }
 
 // RenewTicket makes the snapshots of a ticket live to ttl from now and gives a
-// ticket that says so.
+// ticket that says so; errs.OffsetOutOfRange when what it reads has expired: then it
+// is good until its end, and no longer.
 func (r *Router) RenewTicket(ctx context.Context, text string) (string, time.Time, error) {
 	p, err := r.OpenTicket(ctx, text)
 	if err != nil {
+		return "", time.Time{}, err
+	}
+	if err := p.keepable(r); err != nil {
 		return "", time.Time{}, err
 	}
 	for sh, id := range p.heldIDs() {

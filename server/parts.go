@@ -25,6 +25,9 @@ const (
 	// ticketLife covers the longest-lived thing that the router signs, which says
 	// itself when it ends: a ticket of an hour.
 	ticketLife = 2 * time.Hour
+	// keepExpired is how long what has expired can be read by those who began before:
+	// as long as a ticket says that it may, and a while for the stream it began.
+	keepExpired = router.TicketTTL + 10*time.Minute
 )
 
 // openWorker recovers the data, and drops that of tables and partitions whose drop a
@@ -36,7 +39,8 @@ func (s *Server) openWorker(ctx context.Context) error {
 	}
 	w, err := storage.Open(ctx, storage.Options{
 		Dir: s.dir, Cluster: s.catalog.ClusterID(), Shards: s.catalog.Shards(), CacheBytes: cache,
-		FS: vfs.Default, Clock: s.clock, Logger: s.log, Registerer: s.metrics.registry,
+		KeepExpired: keepExpired,
+		FS:          vfs.Default, Clock: s.clock, Logger: s.log, Registerer: s.metrics.registry,
 	})
 	if err != nil {
 		return err
@@ -44,6 +48,7 @@ func (s *Server) openWorker(ctx context.Context) error {
 	s.worker = w
 	s.onStop("worker", w.Close)
 	s.health.watch("worker", w.Err)
+	w.Tell(s.catalog.AllTables()...)
 	return w.DropUnknown(ctx, func(id millrace.TableID, partition millrace.PartitionID) bool {
 		if partition == 0 {
 			_, err := s.catalog.TableByID(ctx, id)

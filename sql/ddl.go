@@ -75,7 +75,10 @@ func (c *call) alterTable(ctx context.Context, st *alterTable) (*Result, error) 
 	if err != nil {
 		return nil, err
 	}
-	_, err = c.o.Catalog.AlterTable(ctx, path, st.steps, nil)
+	t, err := c.o.Catalog.AlterTable(ctx, path, st.steps, nil)
+	if err == nil {
+		c.o.Router.AlteredTable(t)
+	}
 	return done(), err
 }
 

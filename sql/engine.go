@@ -37,6 +37,8 @@ type Router interface {
 	BeginKey(t *millrace.Table, principal, key string) (end func(), err error)
 	DropTable(ctx context.Context, t *millrace.Table) error
 	DropPartition(ctx context.Context, t *millrace.Table, name string) error
+	// AlteredTable is told of a table that was altered.
+	AlteredTable(t *millrace.Table)
 }
 
 var _ Router = (*router.Router)(nil)

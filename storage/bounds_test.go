@@ -126,7 +126,7 @@ func TestHeldSnapshots(t *testing.T) {
 	hold := func(idle, ttl time.Duration) string {
 		sn, err := sh.Snapshot()
 		require.NoError(t, err)
-		return sh.Hold(sn, idle, ttl)
+		return sh.Hold(sn, m.ID, idle, ttl)
 	}
 	gone := func(id string) bool {
 		sn, err := sh.Held(id)

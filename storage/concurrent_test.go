@@ -267,7 +267,7 @@ func TestCloseUnderLoad(t *testing.T) {
 					if _, err := storagetest.ReadState(sn, tbl, b); err != nil {
 						return err
 					}
-					id := sh.Hold(sn, time.Minute, 0)
+					id := sh.Hold(sn, tbl.ID, time.Minute, 0)
 					if held, err := sh.Held(id); err == nil {
 						held.Release()
 					} else if refused(err) != nil {

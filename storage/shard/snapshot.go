@@ -1,6 +1,7 @@
 package shard
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"sync"
@@ -78,6 +79,7 @@ type snapshotTable struct {
 
 type heldSnapshot struct {
 	sn       *Snapshot
+	table    millrace.TableID
 	idle     time.Duration
 	deadline time.Time // of all use; zero when only idleness ends it
 	lastUse  time.Time
@@ -87,9 +89,10 @@ func (t *snapshotTable) init(most int, clock Clock) {
 	t.most, t.clock, t.held = most, clock, map[string]*heldSnapshot{}
 }
 
-// Hold keeps a snapshot under an id, until it was not used for idle, or ttl from
-// now has passed (0: no such end), or others press it out. It takes over one use.
-func (s *Shard) Hold(sn *Snapshot, idle, ttl time.Duration) string {
+// Hold keeps a snapshot for readers of a table under an id, until it was not used for
+// idle, or ttl from now has passed (0: no such end), or others press it out. It takes
+// over one use.
+func (s *Shard) Hold(sn *Snapshot, table millrace.TableID, idle, ttl time.Duration) string {
 	t := &s.snapshots
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -103,7 +106,7 @@ func (s *Shard) Hold(sn *Snapshot, idle, ttl time.Duration) string {
 	for len(t.held) >= t.most {
 		t.evictLocked()
 	}
-	h := &heldSnapshot{sn: sn, idle: idle, lastUse: now}
+	h := &heldSnapshot{sn: sn, table: table, idle: idle, lastUse: now}
 	if ttl > 0 {
 		h.deadline = now.Add(ttl)
 	}
@@ -129,6 +132,40 @@ func (s *Shard) Held(id string) (*Snapshot, error) {
 	h.lastUse = now
 	h.sn.refs.Add(1)
 	return h.sn, nil
+}
+
+// Promised is the lowest offset of a bucket that a snapshot stands for which is held
+// for readers of its table; NoOffset when none is. They may want the changelog from
+// there.
+func (s *Shard) Promised(id millrace.BucketID) (millrace.Offset, error) {
+	if err := s.Err(); err != nil {
+		return 0, err
+	}
+	low := millrace.NoOffset
+	var err error
+	for _, sn := range s.snapshots.of(id.Table) {
+		m, merr := sn.Meta(id)
+		sn.Release()
+		err = cmp.Or(err, merr)
+		if low == millrace.NoOffset || m.Next < low {
+			low = m.Next
+		}
+	}
+	return low, err
+}
+
+// of are the snapshots held for readers of a table. The caller releases them.
+func (t *snapshotTable) of(table millrace.TableID) []*Snapshot {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.expireLocked(t.clock.Now())
+	var out []*Snapshot
+	for _, h := range t.held {
+		if h.table == table {
+			out = append(out, h.sn.Retain())
+		}
+	}
+	return out
 }
 
 // Renew moves the end of a held snapshot to ttl from now.
