@@ -50,6 +50,9 @@ func forgotten(scope string, seenMicros int64, now time.Time) bool {
 // (the batch it repeats, or one without offsets when that is forgotten), or an
 // error. w is what the bucket knows of the writer, nil when nothing.
 func admit(w *kv.Writer, s *Sequence) (*Result, error) {
+	if isKey(s.Scope) && s.Seq > kv.KeyChunks {
+		return nil, errs.New(errs.TooLarge, "a request with an idempotency key has at most %d chunks: send less at once, or number the batches with X-Writer-Id and X-Writer-Seq", kv.KeyChunks)
+	}
 	if w == nil {
 		return nil, nil
 	}
@@ -74,7 +77,7 @@ func admit(w *kv.Writer, s *Sequence) (*Result, error) {
 	if found {
 		return &Result{Start: w.Taken[i].Start, End: w.Taken[i].End, Duplicate: true}, nil
 	}
-	if i == 0 && len(w.Taken) == kv.WriterWindow {
+	if i == 0 && len(w.Taken) == kv.WriterWindow && !isKey(s.Scope) {
 		return &Result{Start: millrace.NoOffset, End: millrace.NoOffset, Duplicate: true}, nil
 	}
 	if isKey(s.Scope) {
@@ -92,7 +95,7 @@ func taken(w *kv.Writer, s *Sequence, start, end millrace.Offset, timeMicros int
 	n := &kv.Writer{Epoch: s.Epoch, SeenMicros: timeMicros}
 	if w != nil {
 		keep := w.Taken
-		if len(keep) == kv.WriterWindow {
+		if len(keep) == kv.WriterWindow && !isKey(s.Scope) {
 			keep = keep[1:]
 		}
 		n.Taken = append(make([]kv.Taken, 0, len(keep)+1), keep...)
