@@ -199,8 +199,9 @@ func TestTailIsWoken(t *testing.T) {
 				got <- fmt.Sprint(err)
 				return
 			}
-			got <- c.BucketKey
+			key := c.BucketKey
 			c.Release()
+			got <- key
 		}()
 		time.Sleep(20 * time.Millisecond) // it waits by now, mostly
 		f.must(tbl, router.Append, fmt.Sprintf(`{"k":1,"dt":%q}`, dt))
