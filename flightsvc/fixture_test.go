@@ -49,7 +49,9 @@ func (c *clock) forward(by time.Duration) { c.ahead.Add(int64(by)) }
 
 // catalog holds tables in memory.
 type catalog struct {
-	router.Catalog // of partitions there is none
+	router.Catalog // of how partitions end there is nothing
+	parted         map[millrace.TableID]partitions
+	lastPartition  millrace.PartitionID
 	mu             sync.Mutex
 	tables         map[millrace.TablePath]*millrace.Table
 	lastID         millrace.TableID
@@ -301,14 +303,15 @@ func texts(t testing.TB, rec arrow.RecordBatch) []string {
 
 // meta is the app_metadata of a batch.
 type meta struct {
-	Bucket *int
-	Base   *int64
-	Rows   int
-	Next   *int64
-	HW     *int64
-	TS     *int64
-	State  bool
-	Stats  *router.Stats
+	Partition *string
+	Bucket    *int
+	Base      *int64
+	Rows      int
+	Next      *int64
+	HW        *int64
+	TS        *int64
+	State     bool
+	Stats     *router.Stats
 	// Of the last batch.
 	Offsets map[string]int64
 }

@@ -146,5 +146,10 @@ func (g *getStream) sendStats() error {
 	if g.plan.Limit < 0 {
 		last.Offsets = g.rd.Places()
 	}
-	return g.sendEmpty(appendJSON(nil, last))
+	meta := appendJSON(nil, last)
+	if len(meta) > maxBodyBytes { // tens of thousands of buckets
+		last.Offsets = nil
+		meta = appendJSON(nil, last)
+	}
+	return g.sendEmpty(meta)
 }

@@ -2,6 +2,7 @@ package flightsvc
 
 import (
 	"context"
+	"encoding/json"
 	"time"
 
 	"github.com/apache/arrow-go/v18/arrow"
@@ -90,6 +91,10 @@ func (s *Service) addEndpoints(info *flight.FlightInfo, plan *router.Plan) error
 			info.Endpoint = append(info.Endpoint, ep)
 		}
 		size := proto.Size(info)
+		if size > maxInfoBytes { // where each bucket begins and ends is also told by DoGet
+			forgetOffsets(info)
+			size = proto.Size(info)
+		}
 		if size <= maxInfoBytes {
 			return nil
 		}
@@ -108,6 +113,23 @@ func (s *Service) endpoint(plan *router.Plan, expires time.Time) (*flight.Flight
 		Ticket: &flight.Ticket{Ticket: []byte(ticket)}, Location: s.locations(),
 		ExpirationTime: timestamppb.New(expires), AppMetadata: endpointMeta(plan.Parts),
 	}, nil
+}
+
+// forgetOffsets takes the offsets out of the endpoints of several buckets: of a table
+// with thousands of partitions they are more than the tickets.
+func forgetOffsets(info *flight.FlightInfo) {
+	for _, ep := range info.Endpoint {
+		var several struct {
+			BucketKey *string                    `json:"bucket_key"`
+			Offsets   map[string]json.RawMessage `json:"offsets"`
+		}
+		if err := json.Unmarshal(ep.AppMetadata, &several); err == nil && several.Offsets != nil {
+			ep.AppMetadata = appendJSON(nil, struct {
+				BucketKey *string `json:"bucket_key"`
+				Buckets   int     `json:"buckets"`
+			}{Buckets: len(several.Offsets)})
+		}
+	}
 }
 
 // locations are where tickets are good: here, unless an address is advertised.
