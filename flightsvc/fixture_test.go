@@ -10,6 +10,7 @@ import (
 	"maps"
 	"net"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -364,7 +365,7 @@ func (r *reader) must() got {
 // drain reads to the end, checks what must hold of any stream, and returns all
 // rows and the last batch's metadata.
 func (r *reader) drain() (rows []string, last meta) {
-	next := map[int]int64{}
+	next := map[string]int64{}
 	for {
 		g, err := r.next()
 		if errors.Is(err, io.EOF) {
@@ -379,7 +380,11 @@ func (r *reader) drain() (rows []string, last meta) {
 		}
 		require.EqualValues(r.t, g.rec.NumRows(), g.meta.Rows)
 		require.Equal(r.t, g.meta.State, g.meta.Base == nil)
-		if b := *g.meta.Bucket; g.meta.Base != nil {
+		if g.meta.Base != nil {
+			b := strconv.Itoa(*g.meta.Bucket)
+			if g.meta.Partition != nil {
+				b = *g.meta.Partition + "/" + b
+			}
 			if at, ok := next[b]; ok {
 				require.GreaterOrEqual(r.t, *g.meta.Base, at, "batches of a bucket go on")
 			}
