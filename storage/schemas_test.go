@@ -266,3 +266,46 @@ func TestSchemasInOneGroup(t *testing.T) {
 	require.True(t, errs.Is(err, errs.DeleteDisabled), "%v", err)
 	w.Close()
 }
+
+// Shows that rows of an older schema are aggregated and compared as those of the newer
+// one: sums go on in the wider type, columns that were added begin at NULL, whether old
+// rows or old writers bring them; and that a later descriptor's options count from then on.
+func TestEnginesAcrossSchemas(t *testing.T) {
+	w := small(t)
+	w.MustOpen()
+	sum := storagetest.NewTable(1, 1, 1, 1, "k BIGINT NOT NULL", "n INT", "s STRING")
+	sum.Options = millrace.TableOptions{MergeEngine: millrace.Aggregation, Aggregates: map[millrace.ColumnID]millrace.Aggregate{2: {Function: millrace.AggSum}, 4: {Function: millrace.AggMax}}}
+	put := func(tab *storagetest.Table, wr wr) error {
+		_, err := w.Shard(tab, 0).Write(context.Background(), tab.Op(wr, 0))
+		return err
+	}
+	require.NoError(t, put(sum, upsert(1, 1<<31-1, "a")))
+	require.True(t, errs.Is(put(sum, upsert(1, 1, "b")), errs.IntegerOverflow))
+	wide := altered(sum, col(1, "k", "BIGINT", false), col(4, "m", "DOUBLE", true), col(2, "n", "BIGINT", true))
+	wide.Options.Image = millrace.WALImage
+	require.NoError(t, put(wide, &storagetest.Write{Rows: []storagetest.Row{{int64(1), 1.5, int64(1)}}}))
+	require.NoError(t, put(sum, upsert(1, 2, "c"))) // an older writer
+	want := []string{"+I 1|<nil>|2147483647", "+U 1|1.5|2147483648", "+U 1|1.5|2147483650"}
+	check := func(tab *storagetest.Table) {
+		t.Helper()
+		var got []string
+		for _, c := range aligned(t, w, tab, 0) {
+			got = append(got, c.String())
+		}
+		require.Equal(t, want, got)
+	}
+	check(wide)
+	w.Crash(0)
+	check(wide)
+	require.Equal(t, storagetest.Row{int64(1), 1.5, int64(2147483650)}, lookedUp(t, w, wide, storagetest.Row{int64(1), nil, nil}))
+
+	ver := storagetest.NewTable(2, 1, 1, 1, "k BIGINT NOT NULL", "n INT", "s STRING")
+	ver.Options = engine(millrace.Versioned)
+	require.NoError(t, put(ver, upsert(1, 5, "a")))
+	later := altered(ver, col(1, "k", "BIGINT", false), col(3, "s", "STRING", true), col(2, "n", "BIGINT", true))
+	require.NoError(t, put(later, &storagetest.Write{Rows: []storagetest.Row{{int64(1), "b", int64(4)}, {int64(1), "c", int64(1 << 40)}}}))
+	require.NoError(t, put(ver, upsert(1, 1<<31-1, "d")))
+	want = []string{"+I 1|a|5", "-U 1|a|5", "+U 1|c|1099511627776"}
+	check(later)
+	w.Close()
+}
