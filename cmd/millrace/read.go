@@ -114,6 +114,11 @@ func (o output) copyRows(ctx context.Context, a *app, from source, r client.Read
 		return err
 	}
 	defer s.Close()
+	return o.write(a, out, s)
+}
+
+// write writes a stream in the form asked for, and reports on it.
+func (o output) write(a *app, out io.Writer, s *client.Stream) (err error) {
 	rows := int64(-1)
 	switch o.Format {
 	case "ndjson":

@@ -156,21 +156,7 @@ func (c *sqlCmd) query(ctx context.Context, a *app, cl *client.Client, out io.Wr
 		return err
 	}
 	defer s.Close()
-	rows := int64(-1)
-	switch c.Format {
-	case "ndjson":
-		rows, err = copyLines(out, s)
-	case "arrow":
-		_, err = io.Copy(out, s)
-	case "parquet":
-		rows, err = parquetOfBatches(s, out)
-	default:
-		rows, err = textOfBatches(s, c.text(a, out))
-	}
-	if err != nil {
-		return err
-	}
-	return c.report(a, s, rows)
+	return c.write(a, out, s)
 }
 
 // showStatement writes the statement of SHOW CREATE TABLE as people read it, on
