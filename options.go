@@ -26,7 +26,51 @@ type TableOptions struct {
 	// are made on demand. Partitioned tables only, like AutoPartition.
 	FixedPartitions bool           `json:"fixed_partitions,omitempty"`
 	AutoPartition   *AutoPartition `json:"auto_partition,omitempty"`
+
+	// Lake is how the table is kept in the lake; nil when it never was. It stays when
+	// tiering is turned off: what is in the lake can still be read.
+	Lake *LakeOptions `json:"lake,omitempty"`
 }
+
+// LakeOptions say how a table is kept in the lake.
+type LakeOptions struct {
+	// Enabled says that rows are tiered, and that none leave the log before they are.
+	Enabled bool       `json:"enabled"`
+	Format  LakeFormat `json:"format"`
+	// Freshness is how far the lake may lag behind the log.
+	Freshness time.Duration `json:"freshness"`
+	// Compact merges small files and deletes.
+	Compact bool `json:"compact"`
+	// Expire removes old snapshots.
+	Expire bool `json:"expire"`
+	// TargetFileBytes is the size that data files are written and merged up to.
+	TargetFileBytes int64 `json:"target_file_bytes"`
+	// SystemColumns adds __bucket, __offset and __timestamp to lake tables.
+	SystemColumns bool `json:"system_columns,omitempty"`
+	// Deletes is what rows of keyed tables that are no more leave behind.
+	Deletes LakeDeletes `json:"deletes"`
+}
+
+// LakeFormat names an open table format.
+type LakeFormat string
+
+// Iceberg is Apache Iceberg, format version 2.
+const Iceberg LakeFormat = "iceberg"
+
+// LakeDeletes names what rows that are no more leave behind in the lake.
+type LakeDeletes string
+
+// The ways to delete: a file that lists their positions, or files without them.
+const (
+	PositionDeletes LakeDeletes = "position"
+	RewriteFiles    LakeDeletes = "rewrite"
+)
+
+// What a lake table has unless its properties say otherwise.
+const (
+	DefaultLakeFreshness   = 3 * time.Minute
+	DefaultTargetFileBytes = 128 << 20
+)
 
 // DefaultLogTTL is how long a table without table.log.ttl keeps its records.
 const DefaultLogTTL = 7 * 24 * time.Hour

@@ -58,6 +58,7 @@ type Options struct {
 	Catalog    Catalog
 	Shards     []*shard.Shard // by shard id; a damaged shard answers with its error
 	Signer     Signer
+	Lake       Lake // nil: no table has a lake table
 	Clock      Clock
 	Logger     *slog.Logger
 	Registerer prometheus.Registerer

@@ -1,0 +1,21 @@
+// Package objstore is the object store: files under keys, in a folder of this machine
+// or in S3, behind one small interface that behaves the same over both (package
+// objstoretest is its contract).
+//
+// It leaves to others what keys mean and who may write them: lake tables (tier/iceberg)
+// and, later, remote segments, checkpoints and manifests (storage/remote).
+//
+// Invariants:
+//
+//	O1  An object appears whole or not at all, and is durable when the call that made
+//	    it returns.
+//	O2  Of any number of Create calls for one key at most one succeeds, in any
+//	    processes; the others get ErrExists.
+//	O3  An error other than ErrExists and ErrNotExist leaves open whether a write or
+//	    removal happened.
+//	O4  Every call ends: by its context, or by the store's own limits on time and tries.
+//
+// Files: whatever is below the address that a store was opened with.
+//
+// Concurrency: a store may be used by any number of goroutines.
+package objstore
