@@ -1,6 +1,9 @@
 package millrace
 
-import "time"
+import (
+	"slices"
+	"time"
+)
 
 // TableOptions are the properties of a table that the server acts on, resolved:
 // columns by id, so that a renamed column keeps what was said of it. The zero value
@@ -56,6 +59,19 @@ type LakeFormat string
 
 // Iceberg is Apache Iceberg, format version 2.
 const Iceberg LakeFormat = "iceberg"
+
+// maxLakePrecision is that of times in Iceberg's format 2: microseconds.
+const maxLakePrecision = 6
+
+// Holds says whether tables of the format can have values of a type.
+func (f LakeFormat) Holds(t DataType) bool {
+	switch t.Kind {
+	case Time, Timestamp, TimestampLTZ:
+		return t.Precision <= maxLakePrecision
+	default:
+		return !slices.ContainsFunc(t.Children, func(c Column) bool { return !f.Holds(c.Type) })
+	}
+}
 
 // LakeDeletes names what rows that are no more leave behind in the lake.
 type LakeDeletes string

@@ -185,7 +185,7 @@ func TestAlterErrors(t *testing.T) {
 		{`[{"op":"set_properties","properties":{"table.log.ttl":"soon"}}]`, errs.InvalidProperty, "duration"},
 		{`[{"op":"set_properties","properties":{"table.merge-engine":"first_row"}}]`, errs.InvalidProperty, "created"},
 		{`[{"op":"set_properties","properties":{"table.changelog.image":"WAL"}}]`, errs.InvalidProperty, "created"},
-		{`[{"op":"set_properties","properties":{"table.datalake.enabled":"true"}}]`, errs.NotImplemented, "lake"},
+		{`[{"op":"set_properties","properties":{"table.datalake.format":"paimon"}}]`, errs.NotImplemented, "Paimon"},
 		{`[{"op":"set_properties","properties":{"bucket.num":"2"}}]`, errs.InvalidProperty, "created"},
 		{`[{"op":"set_properties","properties":{"bucket.key":"n"}}]`, errs.InvalidProperty, "created"},
 		{`[{"op":"set_properties","properties":{"bucket.num":"x"}}]`, errs.InvalidProperty, "number"},

@@ -90,6 +90,10 @@ func checkFixed(was, is *millrace.TableOptions) error {
 		return field(errs.InvalidProperty, fieldsPrefix, "how columns are aggregated (fields.<column>%s, fields.<column>%s) is fixed when a table is created", aggSuffix, delimiterSuffix)
 	case is.Image != was.Image:
 		return fixedProperty(propImage)
+	case was.Lake != nil && is.Lake.SystemColumns != was.Lake.SystemColumns:
+		return field(errs.InvalidProperty, propLakeSystemColumns, "property %q is fixed once the table is in the lake, whose rows have these columns or do not", propLakeSystemColumns)
+	case was.Lake != nil && is.Lake.Format != was.Lake.Format:
+		return field(errs.InvalidProperty, propLakeFormat, "property %q is fixed once the table is in the lake", propLakeFormat)
 	}
 	return nil
 }

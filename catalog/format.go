@@ -24,8 +24,10 @@ const (
 	// FeatureTables has partitions, merge engines and all that properties can say, id
 	// ranges, and tables that were altered.
 	FeatureTables FeatureLevel = 2
+	// FeatureLake has tables that are in the lake, or were.
+	FeatureLake FeatureLevel = 3
 	// FeatureNewest is the highest level that this release can read.
-	FeatureNewest = FeatureTables
+	FeatureNewest = FeatureLake
 )
 
 // Keys of the store. Numbers are padded, so that keys sort as numbers do.

@@ -11,7 +11,8 @@ import (
 )
 
 // resolveOptions checks the properties of t, one by one and together, and returns
-// what they say. REQUIRES: everything else about t has been checked.
+// what they say; of a table that is there, t.Options are those it had until now.
+// REQUIRES: everything else about t has been checked.
 func resolveOptions(t *millrace.Table) (millrace.TableOptions, error) {
 	var o millrace.TableOptions
 	s, err := checkProperties(t)
@@ -41,7 +42,10 @@ func resolveOptions(t *millrace.Table) (millrace.TableOptions, error) {
 	}
 	o.SkipUnchanged = s.is(propSkipUnchanged)
 	o.FixedPartitions = s.is(propDynamic)
-	o.AutoPartition, err = autoPartition(t, s)
+	if o.AutoPartition, err = autoPartition(t, s); err != nil {
+		return o, err
+	}
+	o.Lake, err = lakeOptions(t, s)
 	return o, err
 }
 

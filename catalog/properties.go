@@ -32,6 +32,15 @@ const (
 	propAutoPrecreate = "table.auto-partition.num-precreate"
 	propAutoRetention = "table.auto-partition.num-retention"
 
+	propLake              = "table.datalake.enabled"
+	propLakeFormat        = "table.datalake.format"
+	propLakeFreshness     = "table.datalake.freshness"
+	propLakeCompaction    = "table.datalake.auto-compaction"
+	propLakeExpiry        = "table.datalake.expire-snapshots"
+	propLakeFileSize      = "table.datalake.target-file-size"
+	propLakeSystemColumns = "table.datalake.system-columns"
+	propLakeDeleteMode    = "table.datalake.iceberg.delete-mode"
+
 	fieldsPrefix    = "fields."
 	aggSuffix       = ".agg"
 	delimiterSuffix = ".listagg-delimiter"
@@ -57,7 +66,7 @@ type property struct {
 
 const (
 	laterRemote = "remote segments (table.log.local-ttl)"
-	laterLake   = "the lake (table.datalake)"
+	laterPaimon = "lake tables of Paimon (table.datalake.format)"
 )
 
 func properties() map[string]property {
@@ -79,14 +88,14 @@ func properties() map[string]property {
 		propAutoPrecreate: {normal: number, standard: "2", partitioned: true},
 		propAutoRetention: {normal: number, standard: "7", partitioned: true},
 
-		"table.datalake.enabled":             {normal: boolean, standard: "false", later: laterLake},
-		"table.datalake.format":              {normal: oneOf("iceberg", "paimon"), standard: "iceberg", later: laterLake},
-		"table.datalake.freshness":           {normal: duration, standard: "3min", later: laterLake},
-		"table.datalake.auto-compaction":     {normal: boolean, later: laterLake},
-		"table.datalake.expire-snapshots":    {normal: boolean, later: laterLake},
-		"table.datalake.target-file-size":    {normal: text, later: laterLake},
-		"table.datalake.system-columns":      {normal: boolean, standard: "false", later: laterLake},
-		"table.datalake.iceberg.delete-mode": {normal: text, later: laterLake},
+		propLake:              {normal: boolean, standard: "false"},
+		propLakeFormat:        {normal: oneOf("iceberg", "paimon"), standard: "iceberg", later: laterPaimon},
+		propLakeFreshness:     {normal: durationWithin(minFreshness, maxFreshness), standard: millrace.FormatDuration(millrace.DefaultLakeFreshness)},
+		propLakeCompaction:    {normal: boolean, standard: "true"},
+		propLakeExpiry:        {normal: boolean, standard: "true"},
+		propLakeFileSize:      {normal: sizeWithin(minLakeFile, maxLakeFile), standard: millrace.FormatSize(millrace.DefaultTargetFileBytes)},
+		propLakeSystemColumns: {normal: boolean, standard: "false"},
+		propLakeDeleteMode:    {normal: oneOf(string(millrace.PositionDeletes), string(millrace.RewriteFiles)), standard: string(millrace.PositionDeletes), keyed: true},
 	}
 }
 

@@ -93,8 +93,7 @@ func TestSpecErrors(t *testing.T) {
 		{`{"properties":{"owner":"` + strings.Repeat("x", 800_000) + `"}}`, errs.InvalidSchema, "bytes"},
 
 		{`{"properties":{"table.log.local-ttl":"1d"}}`, errs.NotImplemented, "table.log.local-ttl"},
-		{`{"properties":{"table.datalake.enabled":"true"}}`, errs.NotImplemented, "the lake"},
-		{`{"properties":{"table.datalake.format":"paimon"}}`, errs.NotImplemented, "the lake"},
+		{`{"properties":{"table.datalake.format":"paimon"}}`, errs.NotImplemented, "Paimon"},
 	} {
 		short := c.body[:min(len(c.body), 120)]
 		tc := openMem(t)

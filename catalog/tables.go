@@ -69,6 +69,9 @@ func (s *snapshot) raiseLevel(t *table) {
 	if t.Partitioned() || auto || t.Version > firstVersion || !isZero(t.Options) {
 		s.head.FeatureLevel = max(s.head.FeatureLevel, FeatureTables)
 	}
+	if t.Options.Lake != nil {
+		s.head.FeatureLevel = max(s.head.FeatureLevel, FeatureLake)
+	}
 }
 
 func isZero(o millrace.TableOptions) bool { return reflect.ValueOf(o).IsZero() }

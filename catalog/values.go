@@ -2,8 +2,10 @@ package catalog
 
 import (
 	"errors"
+	"fmt"
 	"strconv"
 	"strings"
+	"time"
 
 	millrace "github.com/millrace/millrace"
 )
@@ -39,6 +41,28 @@ func duration(v string) (string, error) {
 		return "", errors.New("a duration such as 30s, 5min, 12h or 7d")
 	}
 	return millrace.FormatDuration(d), nil
+}
+
+// durationWithin takes durations from one to another.
+func durationWithin(least, most time.Duration) func(string) (string, error) {
+	return func(v string) (string, error) {
+		d, err := millrace.ParseDuration(v)
+		if err != nil || d < least || d > most {
+			return "", fmt.Errorf("a duration from %s to %s", millrace.FormatDuration(least), millrace.FormatDuration(most))
+		}
+		return millrace.FormatDuration(d), nil
+	}
+}
+
+// sizeWithin takes numbers of bytes from one to another.
+func sizeWithin(least, most int64) func(string) (string, error) {
+	return func(v string) (string, error) {
+		n, err := millrace.ParseSize(v)
+		if err != nil || n < least || n > most {
+			return "", fmt.Errorf("a size from %s to %s, such as 128MiB", millrace.FormatSize(least), millrace.FormatSize(most))
+		}
+		return millrace.FormatSize(n), nil
+	}
 }
 
 // oneOf takes the given words, in any case.

@@ -7,6 +7,8 @@ import (
 	"runtime/debug"
 	"strconv"
 	"strings"
+
+	millrace "github.com/millrace/millrace"
 )
 
 // gcPercent trades processor time for memory: buffers and caches are most of the
@@ -24,28 +26,25 @@ func boundMemory() {
 const (
 	cacheAuto      = "auto"
 	minCacheBytes  = 8 << 20
+	maxCacheBytes  = 1 << 50
 	autoCacheShare = 16 // of the machine's memory, one part in
 	minAutoCache   = 64 << 20
 	maxAutoCache   = 1 << 30
 )
-
-var sizeUnits = map[string]int64{"KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30}
 
 // cacheBytes is what the caches may take, on a machine of so much memory.
 func cacheBytes(setting string, memory int64) (int64, error) {
 	if setting == cacheAuto {
 		return min(max(memory/autoCacheShare, minAutoCache), maxAutoCache), nil
 	}
-	digits := strings.TrimRight(setting, "GKMiB")
-	n, err := strconv.ParseInt(digits, 10, 64)
-	unit := sizeUnits[setting[len(digits):]]
-	if err != nil || unit == 0 || n > 1<<20 {
+	n, err := millrace.ParseSize(setting)
+	if err != nil || n > maxCacheBytes {
 		return 0, wrong("cache-size", "%q is neither %s nor a number of KiB, MiB or GiB, like 512MiB", setting, cacheAuto)
 	}
-	if n*unit < minCacheBytes {
+	if n < minCacheBytes {
 		return 0, wrong("cache-size", "%s is too small; at least %dMiB are needed", setting, minCacheBytes>>20)
 	}
-	return n * unit, nil
+	return n, nil
 }
 
 // machineMemory is how much memory the process may use: the machine's, or what its
