@@ -5,6 +5,7 @@ import (
 	"errors"
 	"io"
 	"net/http"
+	"slices"
 	"strings"
 	"time"
 
@@ -337,21 +338,38 @@ func (wr *writing) apply(c *chunk) error {
 	rows := c.decoder.Finish()
 	defer rows.Release()
 	first := int64(0)
-	if len(c.index) > 0 {
+	if n := len(c.index); n > 0 {
 		first = c.index[0]
+		if c.index[n-1] != first+int64(n)-1 {
+			rows.Numbers = slices.Clone(c.index)
+		}
 	}
 	c.index, c.bytes = c.index[:0], 0
 	return wr.write(rows, first)
 }
 
-// write hands rows to the router and takes what became of them into the answer.
+// write hands rows to the router and takes what became of them into the answer. With
+// on_error=continue it leaves out those that the router finds to be at fault.
 func (wr *writing) write(rows row.Rows, first int64) error {
-	if rows.Len() == 0 {
-		wr.pass()
-		return nil
-	}
 	req := &router.WriteRequest{Table: wr.table, Mode: wr.mode, Rows: rows, Partial: wr.columns != nil, FirstRow: first, Writer: wr.sequence()}
-	res, err := wr.h.o.Router.Write(wr.r.Context(), req)
+	var res *router.WriteResult
+	var err error
+	for left := rows; ; { // it ends: each time there are fewer rows
+		if left.Len() == 0 {
+			wr.pass()
+			return nil
+		}
+		req.Rows = left
+		res, err = wr.h.o.Router.Write(wr.r.Context(), req)
+		refused, some := errors.AsType[*router.RefusedRows](err)
+		if !some || !wr.goOn || res != nil {
+			break
+		}
+		wr.answer.Rejected += int64(len(refused.Rows))
+		wr.answer.Errors = appendFields(wr.answer.Errors, wr.h.classify(wr.r, err).Fields)
+		left = left.Keep(others(left.Len(), refused.Rows), first)
+		defer left.Release()
+	}
 	if res != nil {
 		wr.take(res)
 	}
@@ -364,6 +382,19 @@ func (wr *writing) write(rows row.Rows, first int64) error {
 		wr.pass()
 	}
 	return err
+}
+
+// others are the numbers below n that are not among taken, which rises.
+func others(n int, taken []int32) []int32 {
+	out := make([]int32, 0, n-len(taken))
+	for i := range int32(n) {
+		if len(taken) > 0 && taken[0] == i {
+			taken = taken[1:]
+			continue
+		}
+		out = append(out, i)
+	}
+	return out
 }
 
 // take adds a batch's outcome to the answer.

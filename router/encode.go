@@ -142,7 +142,7 @@ func (e *keyedEncoder) key(i int) ([]byte, error) {
 	at := e.room()
 	e.arena = row.AppendKey(e.arena, e.rec, e.pk, i)
 	if n := len(e.arena) - at; n > MaxKeyBytes {
-		return nil, errs.Row(errs.TooLarge, e.req.FirstRow+int64(i), "", "the primary key has %d bytes; at most %d are allowed", n, MaxKeyBytes)
+		return nil, e.req.refuse(i, errs.TooLarge, "", "the primary key has %d bytes; at most %d are allowed", n, MaxKeyBytes)
 	}
 	return e.carve(at), nil
 }
@@ -159,7 +159,7 @@ func (e *keyedEncoder) row(i int) ([]byte, error) {
 
 func checkRowSize(req *WriteRequest, i, n int) error {
 	if n > MaxRowBytes {
-		return errs.Row(errs.TooLarge, req.FirstRow+int64(i), "", "the row has %d bytes; at most %d are allowed", n, MaxRowBytes)
+		return req.refuse(i, errs.TooLarge, "", "the row has %d bytes; at most %d are allowed", n, MaxRowBytes)
 	}
 	return nil
 }

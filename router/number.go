@@ -47,7 +47,7 @@ func checkNumber(req *WriteRequest) error {
 	for i := range col.Len() {
 		if col.IsValid(i) && (req.Rows.Changes == nil || req.Rows.Changes[i] == millrace.Insert || req.Rows.Changes[i] == millrace.UpdateAfter) {
 			name := req.Rows.Columns[at].Name
-			return errs.Row(errs.InvalidValue, req.FirstRow+int64(i), name, "the server numbers this column: leave it out, or send NULL")
+			return errs.Row(errs.InvalidValue, req.rowNumber(i), name, "the server numbers this column: leave it out, or send NULL")
 		}
 	}
 	return nil

@@ -3,6 +3,7 @@ package router
 import (
 	"context"
 	"errors"
+	"slices"
 
 	"github.com/apache/arrow-go/v18/arrow"
 
@@ -82,13 +83,15 @@ func (r *Router) placeRows(ctx context.Context, req *WriteRequest, rows []int32)
 		kept = append(kept, i)
 	}
 	missing := 0
+	faults := make([]*errs.Error, len(targets))
 	for g := range targets {
-		if err := checkTarget(req, &targets[g], makes[g]); err != nil {
-			return nil, groups{}, nil, err
-		}
+		faults[g] = checkTarget(req, &targets[g], makes[g])
 		if makes[g] {
 			missing++
 		}
+	}
+	if err := refuseGroups(req, kept, gs.of, faults); err != nil {
+		return nil, groups{}, nil, err
 	}
 	if missing > 1 { // one alone is counted where it is made
 		if err := r.roomFor(ctx, t, missing); err != nil {
@@ -124,52 +127,91 @@ func notNull(req *WriteRequest, col int, id millrace.ColumnID) error {
 		}
 		if arr.IsNull(i) {
 			name := req.Rows.Columns[col].Name
-			return errs.Row(errs.NullNotAllowed, req.FirstRow+int64(i), name, "partition column %q is NULL", name)
+			return errs.Row(errs.NullNotAllowed, req.rowNumber(i), name, "partition column %q is NULL", name)
 		}
 	}
 	return nil
 }
 
-// checkTarget refuses what goes to a partition that has ended, or that does not exist
-// and is not made on demand.
-func checkTarget(req *WriteRequest, g *target, makes bool) error {
+// checkTarget says what is wrong with a partition that has ended, or that does not
+// exist and is not made on demand.
+func checkTarget(req *WriteRequest, g *target, makes bool) *errs.Error {
 	t := req.Table
 	name := millrace.PartitionName(t.Names(t.PartitionBy), g.values)
 	switch {
 	case g.p != nil && g.p.State != millrace.PartitionOpen:
-		return errs.Row(errs.PartitionExpired, req.FirstRow+int64(g.row), "", "partition %s has ended and takes no more writes", name)
+		return errs.New(errs.PartitionExpired, "partition %s has ended and takes no more writes", name)
 	case makes && t.Options.FixedPartitions:
-		return errs.Row(errs.PartitionNotFound, req.FirstRow+int64(g.row), "", "table %s has no partition %s, and its property table.partition.dynamic is false: create the partition first", t.Path, name)
+		return errs.New(errs.PartitionNotFound, "table %s has no partition %s, and its property table.partition.dynamic is false: create the partition first", t.Path, name)
 	}
 	return nil
+}
+
+// refuseGroups refuses those of the rows whose group has a fault; nil when none has.
+func refuseGroups(req *WriteRequest, rows, of []int32, faults []*errs.Error) error {
+	var out *RefusedRows
+	for _, i := range rows {
+		fault := faults[of[i]]
+		if fault == nil {
+			continue
+		}
+		field := ""
+		if len(fault.Fields) > 0 {
+			field = fault.Fields[0].Field
+		}
+		switch {
+		case out == nil:
+			out = &RefusedRows{err: errs.Row(fault.Code, req.rowNumber(int(i)), field, "%s", fault.Message)}
+		case len(out.err.Fields) < errs.MaxFieldErrors:
+			out.err.Fields = append(out.err.Fields, errs.Row(fault.Code, req.rowNumber(int(i)), field, "%s", fault.Message).Fields...)
+		}
+		out.Rows = append(out.Rows, i)
+	}
+	if out == nil {
+		return nil
+	}
+	return out
 }
 
 // makePartitions makes the partitions that the parts of a write need. Others may make
 // them at the same time: there is one of each.
 func (r *Router) makePartitions(ctx context.Context, req *WriteRequest, parts []bucketRows) error {
+	var rows []int32
+	var of []int32 // by row; made when there is a fault
+	var faults []*errs.Error
 	for i := range parts {
 		g := parts[i].target
 		if g == nil || g.p != nil {
 			continue
 		}
 		p, _, err := r.o.Catalog.EnsurePartition(ctx, req.Table.ID, g.values)
-		if err != nil {
-			return rowError(err, req.FirstRow+int64(g.row))
+		if err == nil {
+			g.p = p
+			continue
 		}
-		g.p = p
+		fault, ok := errors.AsType[*errs.Error](err)
+		if !ok || !ofValues(fault.Code) {
+			return err
+		}
+		if of == nil {
+			of = make([]int32, req.Rows.Len())
+		}
+		for _, row := range parts[i].rows {
+			of[row] = int32(len(faults))
+		}
+		rows, faults = append(rows, parts[i].rows...), append(faults, fault)
 	}
-	return nil
+	slices.Sort(rows)
+	return refuseGroups(req, rows, of, faults)
 }
 
-// rowError says which row of a request an error about a partition is of.
-func rowError(err error, row int64) error {
-	e, ok := errors.AsType[*errs.Error](err)
-	if !ok {
-		return err
+// ofValues says whether a code is one of a partition's values, rather than of what
+// keeps the catalog from making any.
+func ofValues(c errs.Code) bool {
+	switch c {
+	case errs.PartitionExpired, errs.ValueOutOfRange, errs.InvalidValue:
+		return true
+	default:
+		return false
 	}
-	name := ""
-	if len(e.Fields) > 0 {
-		name = e.Fields[0].Field
-	}
-	return errs.Row(e.Code, row, name, "%s", e.Message)
 }

@@ -6,6 +6,7 @@ package router_test
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"log/slog"
 	"maps"
@@ -149,7 +150,7 @@ func (f *parted) refused(code errs.Code, err error) {
 func (f *parted) problem(code errs.Code, err error) *errs.Error {
 	f.t.Helper()
 	require.Equal(f.t, code, errs.CodeOf(err), "%v", err)
-	e, ok := err.(*errs.Error) //nolint:errorlint // it comes as it is
+	e, ok := errors.AsType[*errs.Error](err)
 	require.True(f.t, ok)
 	return e
 }

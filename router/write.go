@@ -60,8 +60,30 @@ type WriteRequest struct {
 	Writer  *WriterSequence
 	// Line is the stream that the batch is of; nil when it is of none.
 	Line *Line
-	// FirstRow is the number of the first row in the client's request, for errors.
+	// FirstRow is the number of the first row in the client's request, for errors; where
+	// Rows have Numbers those count.
 	FirstRow int64
+}
+
+// rowNumber is the number of row i in the client's request.
+func (req *WriteRequest) rowNumber(i int) int64 { return req.Rows.Number(i, req.FirstRow) }
+
+// RefusedRows is an error about some rows of a write, found before anything of it was
+// written: the others may be written without them. It unwraps to the errs.Error that
+// names them.
+type RefusedRows struct {
+	Rows []int32 // of the request's Rows, rising
+	err  *errs.Error
+}
+
+func (e *RefusedRows) Error() string { return e.err.Error() }
+
+// Unwrap is the error as clients see it.
+func (e *RefusedRows) Unwrap() error { return e.err }
+
+// refuse makes the error of one row.
+func (req *WriteRequest) refuse(i int, code errs.Code, field, format string, args ...any) error {
+	return &RefusedRows{Rows: []int32{int32(i)}, err: errs.Row(code, req.rowNumber(i), field, format, args...)}
 }
 
 // Range is [Start, End) of a bucket's offsets.

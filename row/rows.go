@@ -2,6 +2,7 @@ package row
 
 import (
 	"github.com/apache/arrow-go/v18/arrow"
+	"github.com/apache/arrow-go/v18/arrow/memory"
 
 	millrace "github.com/millrace/millrace"
 )
@@ -23,6 +24,34 @@ type Rows struct {
 	Columns []millrace.Column
 	// Changes is the change type of each row; nil when none were given.
 	Changes []millrace.ChangeType
+	// Numbers are those of the rows in the request that they came in, rising; nil while
+	// they follow one another without a gap.
+	Numbers []int64
+}
+
+// Keep is the rows at idx, rising. first is the number of the first row where the rows
+// have no Numbers. The caller owns what it returns.
+func (r Rows) Keep(idx []int32, first int64) Rows {
+	out := Rows{Record: Take(memory.DefaultAllocator, r.Record, idx), Columns: r.Columns, Numbers: make([]int64, len(idx))}
+	if r.Changes != nil {
+		out.Changes = make([]millrace.ChangeType, len(idx))
+	}
+	for j, i := range idx {
+		out.Numbers[j] = r.Number(int(i), first)
+		if r.Changes != nil {
+			out.Changes[j] = r.Changes[i]
+		}
+	}
+	return out
+}
+
+// Number is the number of row i in its request; first is that of the first row where
+// the rows have no Numbers.
+func (r Rows) Number(i int, first int64) int64 {
+	if r.Numbers == nil {
+		return first + int64(i)
+	}
+	return r.Numbers[i]
 }
 
 // Len is the number of rows; 0 for the zero Rows.

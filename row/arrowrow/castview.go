@@ -5,6 +5,7 @@ import (
 
 	"github.com/apache/arrow-go/v18/arrow"
 	"github.com/apache/arrow-go/v18/arrow/array"
+	"github.com/apache/arrow-go/v18/arrow/bitutil"
 	"github.com/apache/arrow-go/v18/arrow/memory"
 
 	"github.com/millrace/millrace/errs"
@@ -155,4 +156,19 @@ func sizeOf(data arrow.ArrayData, from, to int) int64 {
 		return n * int64(t.Bytes()+1)
 	}
 	return n
+}
+
+// settle counts the NULLs that arrow-go leaves uncounted when it puts arrays
+// together.
+func settle(d arrow.ArrayData) {
+	if d.NullN() < 0 {
+		nulls := 0
+		if b := d.Buffers()[0]; b != nil {
+			nulls = d.Len() - bitutil.CountSetBits(b.Bytes(), d.Offset(), d.Len())
+		}
+		d.(*array.Data).SetNullN(nulls)
+	}
+	for _, c := range d.Children() {
+		settle(c)
+	}
 }

@@ -44,8 +44,7 @@ func (p *Plan) Sift(rec arrow.RecordBatch) (row.Rows, Rejected, error) {
 	defer rows.Release()
 	faults := r.sorted()
 	rejected := Rejected{Rows: r.count, Errors: faults[:min(len(faults), errs.MaxFieldErrors)]}
-	kept, err := r.keep(rows)
-	return kept, rejected, err
+	return r.keep(rows), rejected, nil
 }
 
 func (p *Plan) run(rec arrow.RecordBatch) (rows row.Rows, r *report, err error) {

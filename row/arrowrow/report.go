@@ -8,9 +8,7 @@ import (
 	"strconv"
 
 	"github.com/apache/arrow-go/v18/arrow"
-	"github.com/apache/arrow-go/v18/arrow/array"
 	"github.com/apache/arrow-go/v18/arrow/bitutil"
-	"github.com/apache/arrow-go/v18/arrow/memory"
 
 	millrace "github.com/millrace/millrace"
 	"github.com/millrace/millrace/errs"
@@ -58,68 +56,15 @@ func (r *report) sorted() []errs.FieldError {
 	return r.faults
 }
 
-// keep is rows without those at fault: the runs of good rows, put together.
-func (r *report) keep(rows row.Rows) (row.Rows, error) {
-	out := row.Rows{Columns: rows.Columns}
-	var cuts [][2]int
-	for i := 0; i < r.rows; {
-		from := i
-		for i < r.rows && !r.bad[i] {
-			i++
-		}
-		if i > from {
-			cuts = append(cuts, [2]int{from, i})
-			if rows.Changes != nil {
-				out.Changes = append(out.Changes, rows.Changes[from:i]...)
-			}
-		}
-		for i < r.rows && r.bad[i] {
-			i++
+// keep is rows without those at fault.
+func (r *report) keep(rows row.Rows) row.Rows {
+	good := make([]int32, 0, r.rows-int(r.count))
+	for i := range r.rows {
+		if !r.bad[i] {
+			good = append(good, int32(i))
 		}
 	}
-	arrays := make([]arrow.Array, rows.Record.NumCols())
-	defer func() {
-		for _, a := range arrays {
-			if a != nil {
-				a.Release()
-			}
-		}
-	}()
-	for c := range arrays {
-		parts := make([]arrow.Array, 0, len(cuts)+1)
-		for _, cut := range cuts {
-			parts = append(parts, array.NewSlice(rows.Record.Column(c), int64(cut[0]), int64(cut[1])))
-		}
-		if len(parts) == 0 {
-			parts = append(parts, array.NewSlice(rows.Record.Column(c), 0, 0))
-		}
-		whole, err := array.Concatenate(parts, memory.DefaultAllocator)
-		for _, p := range parts {
-			p.Release()
-		}
-		if err != nil {
-			return row.Rows{}, err
-		}
-		settle(whole.Data())
-		arrays[c] = whole
-	}
-	out.Record = array.NewRecordBatch(rows.Record.Schema(), arrays, int64(r.rows)-r.count)
-	return out, nil
-}
-
-// settle counts the NULLs that arrow-go leaves uncounted when it puts arrays
-// together.
-func settle(d arrow.ArrayData) {
-	if d.NullN() < 0 {
-		nulls := 0
-		if b := d.Buffers()[0]; b != nil {
-			nulls = d.Len() - bitutil.CountSetBits(b.Bytes(), d.Offset(), d.Len())
-		}
-		d.(*array.Data).SetNullN(nulls)
-	}
-	for _, c := range d.Children() {
-		settle(c)
-	}
+	return rows.Keep(good, r.base)
 }
 
 // place is an array within a batch: a column, or something nested in one. It leads
