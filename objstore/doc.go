@@ -15,7 +15,9 @@
 //	    removal happened.
 //	O4  Every call ends: by its context, or by the store's own limits on time and tries.
 //
-// Files: whatever is below the address that a store was opened with.
+// Files: whatever is below the address that a store was opened with. In a folder each
+// object is a file at the path that its key is; what is being written lies in ~tmp,
+// which is no key, and what a crash left there goes with the first write an hour later.
 //
 // Concurrency: a store may be used by any number of goroutines.
 package objstore

@@ -14,14 +14,20 @@ var (
 )
 
 // Store holds objects by key. A key is segments of [A-Za-z0-9._=-] with "/" between
-// them, at most 1,024 bytes.
+// them, none of them "." or "..", each of at most 255 bytes and all of at most 768: what
+// every file system and S3 can hold below a prefix of 255. Another one is
+// errs.InvalidValue, and nothing was touched. No key is another one's folder.
+//
+// Errors other than those below are errs.Error: errs.StorageFull when there is no room,
+// errs.TooLarge when Get meets an object beyond [MaxGetBytes], else errs.Unavailable.
 type Store interface {
 	Reader
 	// Put writes an object, also over another one.
 	Put(ctx context.Context, key string, body []byte) error
 	// Create writes an object unless there is one; ErrExists.
 	Create(ctx context.Context, key string, body []byte) error
-	// Writer begins an object whose size is not known; it appears at Close.
+	// Writer begins an object whose size is not known; it appears at Close, also over
+	// another one. ctx is for the whole life of the writer.
 	Writer(ctx context.Context, key string) (Writer, error)
 	// Remove removes objects; those that are not there are no error.
 	Remove(ctx context.Context, keys ...string) error
@@ -39,8 +45,9 @@ type Reader interface {
 	ReadAt(ctx context.Context, key string, p []byte, off int64) error
 	// Stat describes an object; ErrNotExist.
 	Stat(ctx context.Context, key string) (Info, error)
-	// List gives each object whose key begins with prefix, rising by key, until give
-	// returns an error, which it then returns.
+	// List gives each object whose key begins with prefix, rising by the bytes of the
+	// key, until give returns an error, which it then returns. Of what is written or
+	// removed meanwhile it may miss or give any.
 	List(ctx context.Context, prefix string, give func(Info) error) error
 }
 
@@ -51,10 +58,13 @@ type Info struct {
 	Modified time.Time
 }
 
-// Writer is an object being written. One of Close and Abort ends it.
+// MaxGetBytes bounds what Get reads into memory.
+const MaxGetBytes = 256 << 20
+
+// Writer is an object being written, by one goroutine. One of Close and Abort ends it.
 type Writer interface {
 	io.Writer
-	// Close publishes the object.
+	// Close publishes the object, unless a Write failed.
 	Close() error
 	// Abort gives it up; after Close it does nothing.
 	Abort()

@@ -1,0 +1,165 @@
+package objstore
+
+import (
+	"context"
+	"errors"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promauto"
+)
+
+// metrics are what a store counts, by operation.
+type metrics struct {
+	duration     *prometheus.HistogramVec
+	failures     *prometheus.CounterVec
+	readBytes    prometheus.Counter
+	writtenBytes prometheus.Counter
+}
+
+func newMetrics(reg prometheus.Registerer) *metrics {
+	p := promauto.With(reg)
+	return &metrics{
+		duration: p.NewHistogramVec(prometheus.HistogramOpts{
+			Name: "millrace_objstore_call_duration_seconds", Help: "Time that calls to the object store took, all tries included.",
+			Buckets: prometheus.ExponentialBuckets(250e-6, 2, 20),
+		}, []string{"operation"}),
+		failures: p.NewCounterVec(prometheus.CounterOpts{
+			Name: "millrace_objstore_failures_total", Help: "Calls to the object store that failed after all tries.",
+		}, []string{"operation"}),
+		readBytes:    p.NewCounter(prometheus.CounterOpts{Name: "millrace_objstore_read_bytes_total", Help: "Bytes of objects that were read."}),
+		writtenBytes: p.NewCounter(prometheus.CounterOpts{Name: "millrace_objstore_written_bytes_total", Help: "Bytes of objects that were written."}),
+	}
+}
+
+// measured is a store whose calls are counted.
+type measured struct {
+	Store
+
+	m *metrics
+}
+
+func measure(s Store, m *metrics) Store { return &measured{Store: s, m: m} }
+
+// call begins to measure an operation; what it gives ends it.
+func (m *metrics) call(operation string) func(error) {
+	timer := prometheus.NewTimer(m.duration.WithLabelValues(operation))
+	return func(err error) {
+		timer.ObserveDuration()
+		if err != nil && !errors.Is(err, ErrExists) && !errors.Is(err, ErrNotExist) {
+			m.failures.WithLabelValues(operation).Inc()
+		}
+	}
+}
+
+// Get is part of Reader.
+func (s *measured) Get(ctx context.Context, key string) ([]byte, error) {
+	end := s.m.call("get")
+	body, err := s.Store.Get(ctx, key)
+	s.m.readBytes.Add(float64(len(body)))
+	end(err)
+	return body, err
+}
+
+// ReadAt is part of Reader.
+func (s *measured) ReadAt(ctx context.Context, key string, p []byte, off int64) error {
+	end := s.m.call("read_at")
+	err := s.Store.ReadAt(ctx, key, p, off)
+	if err == nil {
+		s.m.readBytes.Add(float64(len(p)))
+	}
+	end(err)
+	return err
+}
+
+// Stat is part of Reader.
+func (s *measured) Stat(ctx context.Context, key string) (Info, error) {
+	end := s.m.call("stat")
+	info, err := s.Store.Stat(ctx, key)
+	end(err)
+	return info, err
+}
+
+// List is part of Reader. Its time is that of the caller's function too; an error of
+// that is no failure.
+func (s *measured) List(ctx context.Context, prefix string, give func(Info) error) error {
+	end := s.m.call("list")
+	var given error
+	err := s.Store.List(ctx, prefix, func(i Info) error {
+		given = give(i)
+		return given
+	})
+	if given != nil {
+		end(nil)
+	} else {
+		end(err)
+	}
+	return err
+}
+
+// Put is part of Store.
+func (s *measured) Put(ctx context.Context, key string, body []byte) error {
+	return s.wrote("put", body, func() error { return s.Store.Put(ctx, key, body) })
+}
+
+// Create is part of Store.
+func (s *measured) Create(ctx context.Context, key string, body []byte) error {
+	return s.wrote("create", body, func() error { return s.Store.Create(ctx, key, body) })
+}
+
+func (s *measured) wrote(operation string, body []byte, write func() error) error {
+	end := s.m.call(operation)
+	err := write()
+	if err == nil {
+		s.m.writtenBytes.Add(float64(len(body)))
+	}
+	end(err)
+	return err
+}
+
+// Remove is part of Store.
+func (s *measured) Remove(ctx context.Context, keys ...string) error {
+	end := s.m.call("remove")
+	err := s.Store.Remove(ctx, keys...)
+	end(err)
+	return err
+}
+
+// Writer is part of Store.
+func (s *measured) Writer(ctx context.Context, key string) (Writer, error) {
+	end := s.m.call("write")
+	w, err := s.Store.Writer(ctx, key)
+	if err != nil {
+		end(err)
+		return nil, err
+	}
+	return &measuredWriter{Writer: w, m: s.m, end: end}, nil
+}
+
+// measuredWriter counts when its object appears, or does not.
+type measuredWriter struct {
+	Writer
+
+	m     *metrics
+	bytes int64
+	end   func(error)
+}
+
+// Write is part of Writer.
+func (w *measuredWriter) Write(p []byte) (int, error) {
+	n, err := w.Writer.Write(p)
+	w.bytes += int64(n)
+	return n, err
+}
+
+// Close is part of Writer.
+func (w *measuredWriter) Close() error {
+	err := w.Writer.Close()
+	if err == nil {
+		w.m.writtenBytes.Add(float64(w.bytes))
+	}
+	if w.end != nil {
+		w.end(err)
+		w.end = nil
+	}
+	return err
+}

@@ -1,0 +1,71 @@
+package objstore_test
+
+import (
+	"errors"
+	"os"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/stretchr/testify/require"
+
+	"github.com/millrace/millrace/objstore"
+)
+
+// Calls, bytes and failures are counted by operation, under names that stay and stand
+// in docs/metrics.md.
+func TestMetrics(t *testing.T) {
+	reg, ctx := prometheus.NewRegistry(), t.Context()
+	s, err := objstore.Open(ctx, "file://"+t.TempDir(), objstore.Options{Registerer: reg})
+	require.NoError(t, err)
+	require.NoError(t, s.Put(ctx, "a", make([]byte, 100)))
+	require.NoError(t, s.Create(ctx, "b", make([]byte, 10)))
+	require.ErrorIs(t, s.Create(ctx, "b", nil), objstore.ErrExists)
+	w, err := s.Writer(ctx, "c")
+	require.NoError(t, err)
+	_, err = w.Write([]byte("x"))
+	require.NoError(t, err)
+	require.NoError(t, w.Close())
+	require.Error(t, s.Put(ctx, "a/b", nil))
+	_, err = s.Get(ctx, "a")
+	require.NoError(t, err)
+	_, err = s.Get(ctx, "none")
+	require.ErrorIs(t, err, objstore.ErrNotExist)
+	require.NoError(t, s.ReadAt(ctx, "a", make([]byte, 7), 0))
+	_, err = s.Stat(ctx, "a")
+	require.NoError(t, err)
+	require.Error(t, s.List(ctx, "", func(objstore.Info) error { return errors.New("enough") }))
+	require.NoError(t, s.Remove(ctx, "a"))
+
+	all, err := reg.Gather()
+	require.NoError(t, err)
+	var names []string
+	page, err := os.ReadFile("../docs/metrics.md")
+	require.NoError(t, err)
+	calls, counts := map[string]uint64{}, map[string]float64{}
+	for _, f := range all {
+		names = append(names, f.GetName())
+		row := regexp.MustCompile("(?m)^" + regexp.QuoteMeta("| `"+f.GetName()+"` | "+strings.ToLower(f.GetType().String())+" | ") + "[a-z, ]*" + regexp.QuoteMeta(" | "+f.GetHelp()+" |") + "$")
+		require.True(t, row.Match(page), "docs/metrics.md: %s", f.GetName())
+		for _, m := range f.GetMetric() {
+			if h := m.GetHistogram(); h != nil {
+				calls[m.GetLabel()[0].GetValue()] = h.GetSampleCount()
+				continue
+			}
+			name := strings.TrimPrefix(f.GetName(), "millrace_objstore_")
+			for _, l := range m.GetLabel() {
+				name += " " + l.GetValue()
+			}
+			counts[name] = m.GetCounter().GetValue()
+		}
+	}
+	require.Equal(t, []string{
+		"millrace_objstore_call_duration_seconds",
+		"millrace_objstore_failures_total",
+		"millrace_objstore_read_bytes_total",
+		"millrace_objstore_written_bytes_total",
+	}, names)
+	require.Equal(t, map[string]uint64{"put": 2, "create": 2, "write": 1, "get": 2, "read_at": 1, "stat": 1, "list": 1, "remove": 1}, calls)
+	require.Equal(t, map[string]float64{"failures_total put": 1, "read_bytes_total": 107, "written_bytes_total": 111}, counts)
+}
