@@ -213,6 +213,7 @@ func (k *keyReader) read(ctx context.Context, keys arrow.RecordBatch) ([][]byte,
 	if err := k.sort(ctx, keys); err != nil {
 		return nil, err
 	}
+	k.r.foreground.add()
 	k.r.metrics.lookupKeys.Add(float64(n))
 	k.r.metrics.lookupBuckets.Add(float64(len(k.runs)))
 	rows := make([][]byte, n)

@@ -41,6 +41,8 @@ type Reader struct {
 	listed []*millrace.Partition
 	known  map[millrace.PartitionID]struct{}
 	guard  columnGuard
+	// background says that no client waits for the read.
+	background bool
 }
 
 // partReader is where a reader stands in one part.
@@ -195,6 +197,9 @@ func (rd *Reader) look(ctx context.Context) (c *Chunk, more bool, err error) {
 func (rd *Reader) give(c *Chunk) *Chunk {
 	if c == nil {
 		return nil
+	}
+	if !rd.background {
+		rd.r.foreground.add()
 	}
 	rd.stats.RowsShipped += int64(c.Rows)
 	if rd.left > 0 {

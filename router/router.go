@@ -66,13 +66,14 @@ type Options struct {
 
 // Router routes requests to shards.
 type Router struct {
-	o         Options
-	metrics   *metrics
-	spread    spreader
-	followers followers
-	ending    sync.Mutex // held while a partition takes the steps of its end
-	running   runningKeys
-	numbers   numbers
+	o          Options
+	metrics    *metrics
+	spread     spreader
+	followers  followers
+	ending     sync.Mutex // held while a partition takes the steps of its end
+	running    runningKeys
+	numbers    numbers
+	foreground foreground
 }
 
 // New makes a router.

@@ -134,6 +134,7 @@ type pendingPart struct {
 // what was started before on the same buckets. It returns when the rows are no
 // longer needed; Wait gives the outcome.
 func (r *Router) StartWrite(ctx context.Context, req *WriteRequest) (*PendingWrite, error) {
+	r.foreground.add()
 	if err := checkWrite(req); err != nil {
 		return nil, err
 	}

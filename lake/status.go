@@ -1,0 +1,58 @@
+package lake
+
+import (
+	"time"
+
+	millrace "github.com/millrace/millrace"
+	"github.com/millrace/millrace/errs"
+)
+
+// State says how a lake table does.
+type State string
+
+// The states.
+const (
+	// StateEmpty: nothing was committed yet.
+	StateEmpty State = "empty"
+	// StateOK: the last round went well.
+	StateOK State = "ok"
+	// StateFailing: rounds fail; they are tried again, further and further apart.
+	StateFailing State = "failing"
+)
+
+// Failure says why rounds of a table fail.
+type Failure struct {
+	Code   errs.Code `json:"code"`
+	Detail string    `json:"detail"`
+	Since  time.Time `json:"since"`
+}
+
+// Status is how far a table is in the lake.
+type Status struct {
+	Table    millrace.TableID
+	Enabled  bool
+	Format   millrace.LakeFormat
+	Location string // "" while the lake cannot be reached
+	State    State
+	Failure  *Failure // of StateFailing
+	// Of the newest snapshot; the zero values while there is none.
+	Snapshot    int64
+	Round       int64
+	CommittedAt time.Time
+	Totals      Totals
+	// Lag is the age of the oldest record that is not in the lake; 0 when all are.
+	Lag time.Duration
+	// Pending is how many records are not in the lake.
+	Pending int64
+	// Offsets are by bucket key, of the buckets that the workers have and that have
+	// something in the lake; of the first MaxStatusOffsets only.
+	Offsets map[string]millrace.Offset
+	// Skipped is how many records the log let go of while they were not tiered, since
+	// the start of the process: tiering was off then.
+	Skipped int64
+	// Tiered is how many rows the call wrote, of Tier.
+	Tiered int64
+}
+
+// MaxStatusOffsets bounds Status.Offsets.
+const MaxStatusOffsets = 10_000
