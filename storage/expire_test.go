@@ -286,6 +286,70 @@ func TestExpireAsksTheCatalog(t *testing.T) {
 	x.Close()
 }
 
+// lakeOf gives a table another descriptor, in the lake or not.
+func (x *expiring) lakeOf(m *storagetest.Modelled, enabled bool) {
+	d := *m.Table.Table
+	d.Options.Lake = &millrace.LakeOptions{Enabled: enabled, Format: millrace.Iceberg}
+	d.Version++
+	m.Table.Table = &d
+	x.Worker.Tell(&d)
+}
+
+// Shows that of a table in the lake nothing expires but what was told to be there, in
+// whole batches; that what was told is not taken back, is forgotten by a restart, and
+// is of no account when the table leaves the lake.
+func TestExpireWhatIsInTheLake(t *testing.T) {
+	x := newExpiring(t, 5, time.Minute)
+	for i, m := range x.Tables {
+		id := m.BucketID(0)
+		for range 6 {
+			x.write(m, 0)
+		}
+		x.lakeOf(m, true)
+		x.Clock.Add(time.Hour)
+		view := func() (start, end millrace.Offset) {
+			x.expire()
+			_, v, err := x.Shard(m.Table, 0).Log(id)
+			require.NoError(t, err)
+			return v.Start, v.End
+		}
+		told := func(at millrace.Offset) {
+			for _, s := range x.Worker.Shards() {
+				s.Tiered(map[millrace.BucketID]millrace.Offset{id: at, {Table: 99, Bucket: 1}: 7})
+			}
+		}
+		start, end := view()
+		require.Zero(t, start, "table %d", i)
+
+		told(end / 2)
+		half, _ := view()
+		require.Positive(t, half)
+		require.LessOrEqual(t, half, end/2)
+		require.Less(t, half, end)
+		x.Crash(0)
+		x.tell()
+		start, _ = view()
+		require.Equal(t, half, start)
+
+		told(end)
+		told(end / 4) // of no account
+		start, _ = view()
+		require.Equal(t, end, start)
+
+		x.write(m, 0)
+		x.Clock.Add(time.Hour)
+		start, more := view()
+		require.Equal(t, end, start)
+		require.Greater(t, more, end)
+		x.lakeOf(m, false)
+		start, _ = view()
+		require.Equal(t, more, start)
+		x.checkStarts(true)
+	}
+	x.Check()
+	x.Close()
+}
+
 // Shows that a shard finds what has expired by itself, and removes it by itself when
 // nothing else is going on, though no write asks for a checkpoint.
 func TestExpireByItself(t *testing.T) {

@@ -10,11 +10,17 @@ import (
 	"github.com/millrace/millrace/storage/segment"
 )
 
+// NoLimit lets any batch expire.
+const NoLimit millrace.Offset = math.MaxInt64
+
 // Expired is where the log would begin without the stored batches whose last record
-// is older than a time (µs), and the time of the last record of the batch that would
-// be the first then; math.MaxInt64 when there would be none.
-func (v *View) Expired(before int64) (start millrace.Offset, oldest int64) {
-	stays := func(end millrace.Offset, lastMicros int64) bool { return end > v.Start && lastMicros >= before }
+// is older than a time (µs) and that end at or before limit, and the time of the last
+// record of the batch that would be the first then; math.MaxInt64 when there would be
+// none.
+func (v *View) Expired(before int64, limit millrace.Offset) (start millrace.Offset, oldest int64) {
+	stays := func(end millrace.Offset, lastMicros int64) bool {
+		return end > v.Start && (lastMicros >= before || end > limit)
+	}
 	i := sort.Search(len(v.files), func(i int) bool {
 		refs := v.files[i].Batches()
 		return stays(refs[len(refs)-1].End(), refs[len(refs)-1].MaxTime)

@@ -29,7 +29,8 @@ func stored(t *testing.T, l *bucket.Log) (ends []millrace.Offset, last []int64) 
 }
 
 // Shows, against a plain list of the stored batches, that a log expires whole batches
-// and exactly those whose last record is older than a time, wherever they are kept;
+// and exactly those whose last record is older than a time and that are within a limit,
+// wherever they are kept;
 // that what the start passed is read until it is released; and that the two places,
 // files and tail go on after a restart. Batches of a log are of their offset's time.
 func TestTrimAndRelease(t *testing.T) {
@@ -50,17 +51,21 @@ func TestTrimAndRelease(t *testing.T) {
 					require.NoError(t, err)
 				case 4:
 					before := int64(start) + int64(rng.IntN(120)) - 20
+					limit := bucket.NoLimit
+					if rng.IntN(3) == 0 {
+						limit = start + millrace.Offset(rng.IntN(60))
+					}
 					ends, last := stored(t, l)
 					want, oldest := l.View().End, int64(math.MaxInt64)
 					at := start
 					for i, end := range ends {
-						if last[i] >= before {
+						if last[i] >= before || end > limit {
 							want, oldest = at, last[i]
 							break
 						}
 						at = end
 					}
-					got, gotOldest := l.View().Expired(before)
+					got, gotOldest := l.View().Expired(before, limit)
 					require.Equal(t, want, got, "step %d", step)
 					require.Equal(t, oldest, gotOldest)
 					require.EqualValues(t, want-start, l.Trim(got, now))

@@ -34,6 +34,8 @@
 //	     reader sees it, and never goes back. What a start passed is kept for
 //	     KeepExpired, and its files until a manifest no longer names them. Of a table of
 //	     which nobody spoke since the start, nothing expires.
+//	S11  Of a table that is kept in the lake, a log's start does not pass what the shard
+//	     was told is there (Tiered), since the process started.
 //
 // Files, below the shard's directory: state/ (Pebble), segments/<table>/<partition>/<bucket>/,
 // manifest-<20 digits> (the two newest), tails-<20 digits> (that of each manifest).

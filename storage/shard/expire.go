@@ -59,7 +59,7 @@ func (e *expiry) tell(d *millrace.Table) {
 		e.told = map[millrace.TableID]*millrace.Table{}
 	}
 	e.told[d.ID] = d
-	if known == nil || known.Options.LogTTL != d.Options.LogTTL {
+	if known == nil || known.Options.LogTTL != d.Options.LogTTL || inLake(known) != inLake(d) {
 		wake(e.soon)
 	}
 }
@@ -70,17 +70,51 @@ func (e *expiry) forget(id millrace.TableID) {
 	delete(e.told, id)
 }
 
-// ttl is how long a table's records live; false when nothing is known or they live
-// for ever.
-func (e *expiry) ttl(id millrace.TableID) (time.Duration, bool) {
+// inLake says whether rows of a table leave the log only when they are in the lake.
+func inLake(d *millrace.Table) bool { return d.Options.Lake != nil && d.Options.Lake.Enabled }
+
+// terms are on which the records of a bucket expire.
+type terms struct {
+	ttl   time.Duration
+	ends  bool            // false: nothing is known, or they live for ever
+	limit millrace.Offset // what stands beyond stays
+}
+
+func (e *expiry) terms(b *bucketState) terms {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	d := e.told[id]
+	d := e.told[b.id.Table]
 	if d == nil {
-		return 0, false
+		return terms{}
 	}
 	ttl, forever := d.Options.Retention()
-	return ttl, !forever
+	limit := bucket.NoLimit
+	if inLake(d) {
+		limit = millrace.Offset(b.tiered.Load())
+	}
+	return terms{ttl, !forever, limit}
+}
+
+// Tiered tells the shard how far the logs of buckets are in the lake: of tables that
+// are kept there nothing else expires. What was told once is not taken back; buckets
+// of other shards, and those without rows, are passed over.
+func (s *Shard) Tiered(next map[millrace.BucketID]millrace.Offset) {
+	moved := false
+	for id, at := range next {
+		b := s.bucket(id)
+		if b == nil {
+			continue
+		}
+		for was := b.tiered.Load(); int64(at) > was; was = b.tiered.Load() {
+			if b.tiered.CompareAndSwap(was, int64(at)) {
+				moved = true
+				break
+			}
+		}
+	}
+	if moved {
+		wake(s.expiry.soon)
+	}
 }
 
 // Tell shows the shard tables as they are in the catalog, at the start and after each
@@ -139,12 +173,12 @@ func (s *Shard) lookForExpired() *pending {
 			continue
 		}
 		before := int64(math.MinInt64)
-		ttl, ends := e.ttl(b.id.Table)
-		if ends {
-			shortest = min(shortest, ttl)
-			before = now.Add(-ttl).UnixMicro()
+		on := e.terms(b)
+		if on.ends {
+			shortest = min(shortest, on.ttl)
+			before = now.Add(-on.ttl).UnixMicro()
 		}
-		if start := b.expired(v, before); start > v.Start && len(found) < maxTrims {
+		if start := b.expired(v, before, on.limit); start > v.Start && len(found) < maxTrims {
 			found = append(found, trim{b.id, start})
 		}
 		if b.oldest.start == v.Start && b.oldest.micros != 0 {
@@ -177,13 +211,13 @@ func (e *expiry) hand(s *Shard, found *trimEntry) *pending {
 	}
 }
 
-// expired is where the bucket's log would begin without what is older than a time
-// (µs). It looks into the log only when something may be.
-func (b *bucketState) expired(v *bucket.View, before int64) millrace.Offset {
+// expired is where the bucket's log would begin without what is older than a time (µs)
+// and within a limit. It looks into the log only when something may be.
+func (b *bucketState) expired(v *bucket.View, before int64, limit millrace.Offset) millrace.Offset {
 	if b.oldest.start == v.Start && b.oldest.micros >= before && b.oldest.micros != 0 {
 		return v.Start
 	}
-	start, micros := v.Expired(before)
+	start, micros := v.Expired(before, limit)
 	if start == v.Start {
 		b.oldest = oldest{start, micros}
 	}

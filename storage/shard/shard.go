@@ -149,7 +149,8 @@ type bucketState struct {
 	*tableVersion
 	log *bucket.Log
 
-	oldest oldest // the flush loop's own
+	oldest oldest       // the flush loop's own
+	tiered atomic.Int64 // the offset up to which the log is in the lake, as told since the start
 
 	done kv.Meta // as applied
 	prep kv.Meta // as prepared; the loop's own
