@@ -1,4 +1,33 @@
 // Package iceberg keeps lake tables as Apache Iceberg tables of format version 2
 // (https://iceberg.apache.org/spec/), with iceberg-go for metadata and manifests, and
 // arrow-go for Parquet.
+//
+// A lake table is a folder <cluster id>/<table id> of an object store: metadata/ with the
+// versions of the metadata, manifests and offsets, data/ with Parquet files. A round
+// writes files, then a commit writes manifests for them, and publishes the next version
+// of the metadata; until that file exists, nothing of it is visible.
+//
+// It leaves to others: what a round takes and when (package tier), and the files
+// themselves (package objstore).
+//
+// Invariants:
+//
+//	I1  metadata/vN.metadata.json is created exclusively and never written again; the
+//	    highest N there is is the newest. version-hint.text never says more than there is,
+//	    so a version that it names and that is missing was lost, and nothing is written
+//	    before it is back.
+//	I2  Where metadata is not of this cluster and table, or a folder has files and no
+//	    metadata, nothing is written.
+//	I3  A change is published once, whatever answers are lost: the same bytes are tried
+//	    again under the same number, and under another one only when that is taken by
+//	    other bytes. After 10 minutes it is void.
+//	I4  Files of a round are removed only when its commit has not happened and never will.
+//	    Everything else that nobody refers to waits for maintenance.
+//	I5  Each snapshot that we commit says how far it is, those of maintenance as their
+//	    parent did, so that parents may expire.
+//	I6  Fields have our column ids, the tuple of a file's partition the values of its rows'
+//	    partition, and a file's rows are of one bucket when the partition or the file's
+//	    name says it.
+//
+// Concurrency: as package lake says. Of processes, any number may work on one lake table.
 package iceberg

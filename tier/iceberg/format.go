@@ -1,0 +1,95 @@
+package iceberg
+
+import (
+	"encoding/hex"
+	"log/slog"
+	"strconv"
+	"sync"
+	"time"
+
+	"github.com/apache/iceberg-go/table"
+
+	millrace "github.com/millrace/millrace"
+	"github.com/millrace/millrace/lake"
+	"github.com/millrace/millrace/objstore"
+)
+
+// Clock tells the time.
+type Clock interface {
+	Now() time.Time
+}
+
+// Options are a format's components.
+type Options struct {
+	// Store holds the folders of all lake tables; its URI is how stock readers find them.
+	Store objstore.Store
+	// Cluster is the id of the cluster, whose folder in the store is ours.
+	Cluster [16]byte
+	Clock   Clock
+	Logger  *slog.Logger
+}
+
+// Format keeps lake tables as Iceberg tables in an object store.
+type Format struct {
+	o       Options
+	cluster string // the id in hex digits
+}
+
+// New makes a format.
+func New(o Options) *Format {
+	return &Format{o: o, cluster: hex.EncodeToString(o.Cluster[:])}
+}
+
+// folder is the key of a table's folder: numbers only, so that nothing a user names
+// reaches a path, and a table that is created again has another one.
+func (f *Format) folder(id millrace.TableID) string {
+	return f.cluster + "/" + strconv.FormatUint(uint64(id), 10)
+}
+
+// lakeTable is the lake table of one table.
+type lakeTable struct {
+	f        *Format
+	id       millrace.TableID
+	folder   string // key in the store
+	location string // URI of the folder
+	pointer  pointer
+
+	mu struct {
+		sync.Mutex
+		seen   *version  // the newest that was loaded
+		newest *snapshot // of seen; nil when it has none, or nobody asked yet
+	}
+}
+
+// Location implements lake.Table.
+func (t *lakeTable) Location() string { return t.location }
+
+// version is one version of a lake table's metadata. It is immutable.
+type version struct {
+	number   int64  // of the file, with a pointer of ours
+	location string // URI of the file
+	meta     table.Metadata
+}
+
+// snapshot is a snapshot of a lake table. It is immutable.
+type snapshot struct {
+	t    *lakeTable
+	meta table.Metadata // a version that has it
+	snap table.Snapshot
+	progress
+}
+
+// ID implements lake.Snapshot.
+func (s *snapshot) ID() int64 { return s.snap.SnapshotID }
+
+// CommittedAt implements lake.Snapshot.
+func (s *snapshot) CommittedAt() time.Time { return time.UnixMilli(s.snap.TimestampMs).UTC() }
+
+// Round implements lake.Snapshot.
+func (s *snapshot) Round() int64 { return s.round }
+
+// Schema implements lake.Snapshot.
+func (s *snapshot) Schema() millrace.SchemaID { return s.schema }
+
+// Offsets implements lake.Snapshot.
+func (s *snapshot) Offsets() lake.Offsets { return s.offsets }

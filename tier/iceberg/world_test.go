@@ -1,0 +1,185 @@
+package iceberg
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/apache/arrow-go/v18/arrow"
+	iceio "github.com/apache/iceberg-go/io"
+	"github.com/apache/iceberg-go/table"
+	"github.com/stretchr/testify/require"
+
+	millrace "github.com/millrace/millrace"
+	"github.com/millrace/millrace/lake"
+	"github.com/millrace/millrace/objstore"
+	"github.com/millrace/millrace/objstore/objstoretest"
+	"github.com/millrace/millrace/row/jsonrow"
+)
+
+// world is a lake on this machine, whose store fails as a test says.
+type world struct {
+	t     *testing.T
+	dir   string
+	store *objstoretest.Faulty
+	clock *testClock
+	f     *Format
+}
+
+type testClock struct{ now time.Time }
+
+func (c *testClock) Now() time.Time { return c.now }
+
+func newWorld(t *testing.T) *world {
+	t.Helper()
+	dir := t.TempDir()
+	s, err := objstore.Open(t.Context(), "file://"+dir, objstore.Options{})
+	require.NoError(t, err)
+	w := &world{t: t, dir: dir, store: objstoretest.NewFaulty(s), clock: &testClock{now: time.Now()}}
+	w.f = w.another()
+	return w
+}
+
+// another is another process's format over the same lake.
+func (w *world) another() *Format {
+	return New(Options{Store: w.store, Cluster: [16]byte{1, 2, 3}, Clock: w.clock, Logger: slog.New(slog.DiscardHandler)})
+}
+
+func (w *world) ctx() context.Context { return w.t.Context() }
+
+// testTable is a table with columns "name TYPE [NOT NULL]"; those in key are its primary
+// key and bucket key.
+func testTable(id millrace.TableID, key, partitionBy []string, buckets int, columns ...string) *millrace.Table {
+	d := &millrace.Table{
+		ID: id, Path: millrace.TablePath{Database: "db", Table: fmt.Sprintf("t%d", id)}, Kind: millrace.LogTable, Buckets: buckets,
+		Schema: &millrace.Schema{ID: 1}, Options: millrace.TableOptions{Lake: &millrace.LakeOptions{Enabled: true, Format: millrace.Iceberg, TargetFileBytes: 1 << 20}},
+	}
+	for _, c := range columns {
+		addColumn(d, c)
+	}
+	ids := func(names []string) (out []millrace.ColumnID) {
+		for _, n := range names {
+			out = append(out, d.Schema.Columns[d.Schema.Index(n)].ID)
+		}
+		return out
+	}
+	d.PartitionBy = ids(partitionBy)
+	if len(key) > 0 {
+		d.Kind, d.PrimaryKey = millrace.KeyedTable, ids(key)
+		d.BucketKey = slices.DeleteFunc(slices.Clone(d.PrimaryKey), func(id millrace.ColumnID) bool { return slices.Contains(d.PartitionBy, id) })
+	}
+	return d
+}
+
+// addColumn adds a column "name TYPE [NOT NULL]" at the end, with the next ids.
+func addColumn(d *millrace.Table, text string) {
+	name, typ, _ := strings.Cut(text, " ")
+	typ, notNull := strings.CutSuffix(typ, " NOT NULL")
+	t := mustType(typ)
+	d.LastColumnID++
+	c := millrace.Column{ID: d.LastColumnID, Name: name, Type: t, Nullable: !notNull, Comment: "about " + name}
+	number(&c.Type, &d.LastColumnID)
+	d.Schema = &millrace.Schema{ID: d.Schema.ID, Columns: append(slices.Clone(d.Schema.Columns), c)}
+}
+
+func number(t *millrace.DataType, last *millrace.ColumnID) {
+	t.Children = slices.Clone(t.Children)
+	for i := range t.Children {
+		*last++
+		t.Children[i].ID = *last
+		number(&t.Children[i].Type, last)
+	}
+}
+
+func mustType(s string) millrace.DataType {
+	t, err := millrace.ParseType(s)
+	if err != nil {
+		panic(err)
+	}
+	return t
+}
+
+// batch makes a batch of columns from JSON rows.
+func batch(t testing.TB, cols []millrace.Column, lines ...string) arrow.RecordBatch {
+	t.Helper()
+	d := jsonrow.NewDecoder(cols, jsonrow.Options{})
+	for i, l := range lines {
+		require.NoError(t, d.AddObject([]byte(l), int64(i)))
+	}
+	rows := d.Finish()
+	return rows.Record
+}
+
+// append commits a round that appends rows to one slice.
+func (w *world) append(f *Format, d *millrace.Table, s lake.Slice, next lake.Offsets, lines ...string) (*snapshot, error) {
+	w.t.Helper()
+	lt, err := f.open(w.ctx(), d)
+	if err != nil {
+		return nil, err
+	}
+	r, err := lt.begin(w.ctx(), d)
+	if err != nil {
+		return nil, err
+	}
+	if err := appendTo(w.t, r, s, lines...); err != nil {
+		r.Abort(w.ctx())
+		return nil, err
+	}
+	sn, err := r.commit(w.ctx(), next)
+	if err != nil {
+		r.Abort(w.ctx())
+	}
+	return sn, err
+}
+
+func appendTo(t *testing.T, r *round, s lake.Slice, lines ...string) error {
+	t.Helper()
+	a, err := r.Append(t.Context(), s)
+	if err != nil {
+		return err
+	}
+	b := batch(t, r.desc.Schema.Columns, lines...)
+	defer b.Release()
+	if err := a.Write(b); err != nil {
+		return err
+	}
+	return a.Close()
+}
+
+// at are offsets of an unpartitioned table's buckets, by number.
+func at(d *millrace.Table, next ...int64) lake.Offsets {
+	out := lake.Offsets{}
+	for i, n := range next {
+		out[d.BucketID(uint16(i))] = millrace.Offset(n)
+	}
+	return out
+}
+
+// scan reads the newest snapshot with iceberg-go's own reader, as JSON rows, sorted.
+func (w *world) scan(d *millrace.Table) []string {
+	w.t.Helper()
+	lt, err := w.another().open(w.ctx(), d)
+	require.NoError(w.t, err)
+	v, err := lt.load(w.ctx())
+	require.NoError(w.t, err)
+	fsf := func(ctx context.Context) (iceio.IO, error) { return &storeIO{ctx: ctx, store: w.store}, nil }
+	tbl := table.New(table.Identifier{"db", "t"}, v.meta, v.location, fsf, nil)
+	_, rec, err := tbl.Scan().ToArrowRecords(w.ctx())
+	require.NoError(w.t, err)
+	out := []string{}
+	for b, err := range rec {
+		require.NoError(w.t, err)
+		raw, err := b.MarshalJSON()
+		require.NoError(w.t, err)
+		for line := range strings.SplitSeq(strings.Trim(strings.TrimSpace(string(raw)), "[]"), "\n,") {
+			out = append(out, strings.TrimSpace(line))
+		}
+		b.Release()
+	}
+	slices.Sort(out)
+	return out
+}
