@@ -7,8 +7,14 @@ import (
 	"time"
 )
 
-// MaxPartitions is the most partitions a table may have at once.
-const MaxPartitions = 10_000
+// Limits of partitions.
+const (
+	// MaxPartitions is the most partitions that a table may have at once, without those
+	// that are in the lake alone.
+	MaxPartitions = 10_000
+	// MaxExpired is the most partitions of a table that are in the lake alone.
+	MaxExpired = 100_000
+)
 
 // Partition is one partition of a partitioned table. It is immutable: a change of
 // state makes a new one.
@@ -23,6 +29,26 @@ type Partition struct {
 	State     PartitionState `json:"state"`
 	Shards    []ShardID      `json:"shards"` // the shard of each bucket, by bucket number
 	CreatedAt time.Time      `json:"created_at"`
+	// Dropping says that it is being dropped, with all its rows, those in the lake too.
+	Dropping bool `json:"dropping,omitempty"`
+	// ExpiredAt is when it became expired; zero before.
+	ExpiredAt time.Time `json:"expired_at,omitzero"`
+	// Gone says that the workers have let go of its rows, a while after it expired.
+	Gone bool `json:"gone,omitempty"`
+}
+
+// LakeOnly says whether its rows are to be read from the lake alone.
+func (p *Partition) LakeOnly() bool { return p.State == PartitionExpired && !p.Dropping }
+
+// CountLive counts those partitions that are not in the lake alone.
+func CountLive(ps []*Partition) int {
+	n := 0
+	for _, p := range ps {
+		if !p.LakeOnly() {
+			n++
+		}
+	}
+	return n
 }
 
 // BucketID is the id of bucket n of the partition.
@@ -34,7 +60,8 @@ func (p *Partition) BucketID(n uint16) BucketID {
 type PartitionState string
 
 // The states, in order. From PartitionClosing on, nothing new is routed to it; a
-// seal in the log of each of its shards then refuses what is still under way.
+// seal in the log of each of its shards then refuses what is still under way. Of an
+// expired one nothing is read from the workers: all its rows are in the lake, or go.
 const (
 	PartitionOpen    PartitionState = "open"
 	PartitionClosing PartitionState = "closing"

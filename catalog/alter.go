@@ -50,8 +50,8 @@ type AlterStep struct {
 	Keys       []string          `json:"keys,omitempty"` // of reset_properties
 }
 
-// errUnchanged ends an ALTER that changes nothing.
-var errUnchanged = errors.New("the table is like that")
+// errUnchanged ends a change that changes nothing.
+var errUnchanged = errors.New("it is like that")
 
 // AlterTable applies steps in order, all or none, and returns the table as it then
 // is. With ifVersion the table must have that version. What changes columns or their

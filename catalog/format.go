@@ -103,6 +103,9 @@ type (
 		State         millrace.PartitionState `json:"state"`
 		Shards        []millrace.ShardID      `json:"shards"`
 		CreatedMicros int64                   `json:"created_us"`
+		Dropping      bool                    `json:"dropping,omitempty"`
+		ExpiredMicros int64                   `json:"expired_us,omitempty"` // when it became expired
+		Gone          bool                    `json:"gone,omitempty"`
 	}
 	idsRecord struct {
 		TableID millrace.TableID `json:"table_id"`
@@ -154,15 +157,26 @@ func (r *tableRecord) table(database string, schema *millrace.Schema) (*millrace
 }
 
 func recordOfPartition(p *millrace.Partition) partitionRecord {
-	return partitionRecord{ID: p.ID, TableID: p.Table, Values: p.Values, State: p.State, Shards: p.Shards, CreatedMicros: p.CreatedAt.UnixMicro()}
+	r := partitionRecord{
+		ID: p.ID, TableID: p.Table, Values: p.Values, State: p.State, Shards: p.Shards, CreatedMicros: p.CreatedAt.UnixMicro(),
+		Dropping: p.Dropping, Gone: p.Gone,
+	}
+	if !p.ExpiredAt.IsZero() {
+		r.ExpiredMicros = p.ExpiredAt.UnixMicro()
+	}
+	return r
 }
 
 // partition is the partition that r describes, of the table t.
 func (r *partitionRecord) partition(t *millrace.Table) *millrace.Partition {
-	return &millrace.Partition{
+	p := &millrace.Partition{
 		ID: r.ID, Table: r.TableID, Name: millrace.PartitionName(t.Names(t.PartitionBy), r.Values), Values: r.Values,
-		State: r.State, Shards: r.Shards, CreatedAt: time.UnixMicro(r.CreatedMicros).UTC(),
+		State: r.State, Shards: r.Shards, CreatedAt: time.UnixMicro(r.CreatedMicros).UTC(), Dropping: r.Dropping, Gone: r.Gone,
 	}
+	if r.ExpiredMicros != 0 {
+		p.ExpiredAt = time.UnixMicro(r.ExpiredMicros).UTC()
+	}
+	return p
 }
 
 func encodeRecord(r any) []byte {

@@ -30,7 +30,7 @@ func goldenFiles(version string) golden {
 }
 
 // newestGolden is the format that this release writes: value version and feature level.
-const newestGolden = "v1-level2"
+const newestGolden = "v1-level3"
 
 // The stores that releases left in testdata are opened by this one, with every key
 // and value as they were written.
@@ -38,7 +38,7 @@ func TestGoldenStores(t *testing.T) {
 	if *rewrite {
 		writeGolden(t, goldenFiles(newestGolden))
 	}
-	for _, version := range []string{"v1", newestGolden} {
+	for _, version := range []string{"v1", "v1-level2", newestGolden} {
 		g := goldenFiles(version)
 		c := openGolden(t, g)
 		got := dump(t, c)
@@ -90,9 +90,46 @@ func TestOldStoreGoesOn(t *testing.T) {
 	}
 }
 
-// What the newest store holds is read back as what it was told.
+// What the stores with tables in full hold is read back as what they were told.
 func TestGoldenTables(t *testing.T) {
+	for version, next := range map[string]millrace.PartitionID{"v1-level2": 4, newestGolden: 7} {
+		t.Run(version, func(t *testing.T) { checkGoldenTables(t, openGolden(t, goldenFiles(version)), next) })
+	}
+}
+
+// What the store with lake tables holds is read back as what it was told.
+func TestGoldenLake(t *testing.T) {
 	c := openGolden(t, goldenFiles(newestGolden))
+	table, err := c.Table(t.Context(), millrace.TablePath{Database: "retail", Table: "shipments"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := &millrace.LakeOptions{
+		Format: millrace.Iceberg, Freshness: time.Minute, Expire: true, TargetFileBytes: 64 << 20, SystemColumns: true, Deletes: millrace.RewriteFiles,
+	}
+	if d := cmp.Diff(want, table.Options.Lake); d != "" || c.FeatureLevel() != FeatureLake {
+		t.Errorf("level %d (-want +got)\n%s", c.FeatureLevel(), d)
+	}
+	partitions, err := c.Partitions(t.Context(), table.ID)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got []string
+	for _, p := range partitions {
+		got = append(got, fmt.Sprintf("%s %s dropping=%t gone=%t lake=%t %d", p.Name, p.State, p.Dropping, p.Gone, p.LakeOnly(), p.ExpiredAt.Unix()))
+	}
+	never := time.Time{}.Unix()
+	if d := cmp.Diff([]string{
+		fmt.Sprintf("day=2026-11-27 expired dropping=false gone=true lake=true %d", testTime.Unix()),
+		fmt.Sprintf("day=2026-11-28 closing dropping=true gone=false lake=false %d", never),
+		fmt.Sprintf("day=2026-11-29 open dropping=false gone=false lake=false %d", never),
+	}, got); d != "" {
+		t.Error(d)
+	}
+}
+
+func checkGoldenTables(t *testing.T, c *Catalog, nextPartition millrace.PartitionID) {
+	t.Helper()
 	table, err := c.Table(t.Context(), millrace.TablePath{Database: "retail", Table: "stock"})
 	if err != nil {
 		t.Fatal(err)
@@ -118,7 +155,7 @@ func TestGoldenTables(t *testing.T) {
 	if _, _, err := c.EnsurePartition(t.Context(), table.ID, []string{"2026-11-19"}); !errs.Is(err, errs.PartitionExpired) {
 		t.Error(err)
 	}
-	if p, created, err := c.EnsurePartition(t.Context(), table.ID, []string{"2026-11-20"}); err != nil || !created || p.ID != 4 {
+	if p, created, err := c.EnsurePartition(t.Context(), table.ID, []string{"2026-11-20"}); err != nil || !created || p.ID != nextPartition {
 		t.Errorf("%+v, %v", p, err)
 	}
 	versioned, err := c.Table(t.Context(), millrace.TablePath{Database: "retail", Table: "prices"})
@@ -165,6 +202,7 @@ func writeGolden(t *testing.T, g golden) {
 	})
 	tc.mustCreate(t, "retail", Spec{Name: "clicks", Columns: cols("url", "STRING")})
 	writeGoldenTables(t, tc)
+	writeGoldenLake(t, tc)
 	if _, err := tc.DropTable(t.Context(), millrace.TablePath{Database: "retail", Table: "dropped"}, false); err != nil {
 		t.Fatal(err)
 	}
@@ -213,5 +251,39 @@ func writeGoldenTables(t *testing.T, tc *testCatalog) {
 	if _, err := tc.AlterTable(t.Context(), stock.Path, steps(t, `[{"op":"rename_column","name":"n","to":"amount"},{"op":"alter_type","name":"amount","type":"BIGINT"},
 		{"op":"drop_column","name":"old"},{"op":"add_column","column":{"name":"note","type":"STRING","comment":"free text"},"first":true}]`), nil); err != nil {
 		t.Fatal(err)
+	}
+}
+
+// writeGoldenLake adds what came with feature level 3.
+func writeGoldenLake(t *testing.T, tc *testCatalog) {
+	t.Helper()
+	table := tc.mustCreate(t, "retail", Spec{
+		Name: "shipments", PrimaryKey: []string{"id", "day"}, PartitionBy: []string{"day"}, Columns: cols("id", "BIGINT", "day", "DATE", "at", "TIMESTAMP_LTZ(6)"),
+		Properties: map[string]string{
+			"table.datalake.enabled": "true", "table.datalake.freshness": "1min", "table.datalake.auto-compaction": "false", "table.datalake.target-file-size": "64MiB",
+			"table.datalake.system-columns": "true", "table.datalake.iceberg.delete-mode": "rewrite",
+		},
+	})
+	gone, dropping := tc.mustEnsure(t, table, "2026-11-27"), tc.mustEnsure(t, table, "2026-11-28")
+	tc.mustEnsure(t, table, "2026-11-29")
+	for _, change := range []func() error{
+		func() error {
+			_, err := tc.SetPartitionState(t.Context(), table.ID, gone.ID, millrace.PartitionExpired)
+			return err
+		},
+		func() error { _, err := tc.PartitionGone(t.Context(), table.ID, gone.ID); return err },
+		func() error {
+			_, err := tc.SetPartitionState(t.Context(), table.ID, dropping.ID, millrace.PartitionClosing)
+			return err
+		},
+		func() error { _, err := tc.DropPartition(t.Context(), table.ID, dropping.ID); return err },
+		func() error {
+			_, err := tc.AlterTable(t.Context(), table.Path, steps(t, `[{"op":"set_properties","properties":{"table.datalake.enabled":"false"}}]`), nil)
+			return err
+		},
+	} {
+		if err := change(); err != nil {
+			t.Fatal(err)
+		}
 	}
 }

@@ -275,6 +275,9 @@ func (l *loader) partitionsOf(t *millrace.Table) error {
 		if !t.Partitioned() || len(r.Values) != len(t.PartitionBy) || len(r.Shards) != t.Buckets {
 			return corrupt("partition %d of table %d has %d values and %d shards of buckets", r.ID, t.ID, len(r.Values), len(r.Shards))
 		}
+		if r.Gone && r.State != millrace.PartitionExpired {
+			return corrupt("partition %d of table %d is gone and %s", r.ID, t.ID, r.State)
+		}
 		ps.byID = append(ps.byID, r.partition(t))
 	}
 	ps.byName = slices.Clone(ps.byID)

@@ -175,7 +175,8 @@ func (c *Catalog) EnsurePartition(ctx context.Context, table millrace.TableID, v
 		if p = ps.named(name); p != nil {
 			return nil, errPartitionExists
 		}
-		if err := c.checkNewPartition(t, canonical, len(ps.all())); err != nil {
+		live := millrace.CountLive(ps.all())
+		if err := c.checkNewPartition(t, canonical, live, len(ps.all())-live); err != nil {
 			return nil, err
 		}
 		p = &millrace.Partition{
@@ -195,17 +196,23 @@ func (c *Catalog) EnsurePartition(ctx context.Context, table millrace.TableID, v
 }
 
 func checkOpen(t *table, p *millrace.Partition) (*millrace.Partition, bool, error) {
-	if p.State != millrace.PartitionOpen {
+	switch {
+	case p.Dropping:
+		return nil, false, errs.New(errs.PartitionExpired, "partition %q of table %q is being dropped and takes no more writes", p.Name, t.Path)
+	case p.State != millrace.PartitionOpen:
 		return nil, false, errs.New(errs.PartitionExpired, "partition %q of table %q is %s and takes no more writes", p.Name, t.Path, p.State)
 	}
 	return p, false, nil
 }
 
 // checkNewPartition checks whether a partition with these values may be made beside
-// n others.
-func (c *Catalog) checkNewPartition(t *table, values []string, n int) error {
-	if n >= millrace.MaxPartitions {
-		return errs.New(errs.InvalidValue, "table %q has %d partitions, the most that a table may have; drop some first", t.Path, n)
+// so many others.
+func (c *Catalog) checkNewPartition(t *table, values []string, live, expired int) error {
+	switch {
+	case live >= millrace.MaxPartitions:
+		return errs.New(errs.InvalidValue, "table %q has %d partitions, the most that a table may have; drop some first", t.Path, live)
+	case expired >= millrace.MaxExpired:
+		return errs.New(errs.InvalidValue, "table %q has %d partitions in the lake alone, the most that a table may have; drop some first", t.Path, expired)
 	}
 	a := t.Options.AutoPartition
 	if a == nil {
@@ -237,28 +244,68 @@ func (s *snapshot) putPartition(p *millrace.Partition) []Write {
 // SetPartitionState moves a partition on in its life, and returns it as it then is.
 // One that is there already, or further, is refused.
 func (c *Catalog) SetPartitionState(ctx context.Context, table millrace.TableID, id millrace.PartitionID, state millrace.PartitionState) (*millrace.Partition, error) {
-	var moved *millrace.Partition
+	return c.changePartition(ctx, table, id, func(t *millrace.Table, p *millrace.Partition) error {
+		if slices.Index(partitionStates, state) <= slices.Index(partitionStates, p.State) {
+			return errs.New(errs.InvalidValue, "partition %q of table %q is %s and does not become %s", p.Name, t.Path, p.State, state)
+		}
+		p.State = state
+		if state == millrace.PartitionExpired {
+			p.ExpiredAt = micros(c.clock())
+		}
+		return nil
+	})
+}
+
+// DropPartition decides that a partition goes, with all its rows, and returns it as it
+// then is. It takes no more writes; RemovePartition forgets it.
+func (c *Catalog) DropPartition(ctx context.Context, table millrace.TableID, id millrace.PartitionID) (*millrace.Partition, error) {
+	return c.changePartition(ctx, table, id, func(_ *millrace.Table, p *millrace.Partition) error {
+		if p.Dropping {
+			return errUnchanged
+		}
+		p.Dropping = true
+		return nil
+	})
+}
+
+// PartitionGone notes that the workers have no rows of an expired partition any more,
+// and returns it as it then is.
+func (c *Catalog) PartitionGone(ctx context.Context, table millrace.TableID, id millrace.PartitionID) (*millrace.Partition, error) {
+	return c.changePartition(ctx, table, id, func(t *millrace.Table, p *millrace.Partition) error {
+		switch {
+		case p.Gone:
+			return errUnchanged
+		case p.State != millrace.PartitionExpired:
+			return errs.New(errs.InvalidValue, "partition %q of table %q is %s, so workers have its rows", p.Name, t.Path, p.State)
+		}
+		p.Gone = true
+		return nil
+	})
+}
+
+// changePartition replaces a partition by a changed copy, unless change returns an
+// error; with errUnchanged it is returned as it is.
+func (c *Catalog) changePartition(ctx context.Context, table millrace.TableID, id millrace.PartitionID, change func(*millrace.Table, *millrace.Partition) error) (*millrace.Partition, error) {
+	var out *millrace.Partition
 	err := c.commit(ctx, func(s *snapshot) ([]Write, error) {
 		t, err := s.partitionedTable(table)
 		if err != nil {
 			return nil, err
 		}
-		p, err := s.partitionByID(t, id)
-		if err != nil {
+		if out, err = s.partitionByID(t, id); err != nil {
 			return nil, err
 		}
-		if slices.Index(partitionStates, state) <= slices.Index(partitionStates, p.State) {
-			return nil, errs.New(errs.InvalidValue, "partition %q of table %q is %s and does not become %s", p.Name, t.Path, p.State, state)
+		next := *out
+		if err := change(t.Table, &next); err != nil {
+			return nil, err
 		}
-		next := *p
-		next.State = state
-		moved = &next
-		return s.putPartition(moved), nil
+		out = &next
+		return s.putPartition(out), nil
 	})
-	if err != nil {
+	if err != nil && !errors.Is(err, errUnchanged) {
 		return nil, err
 	}
-	return moved, nil
+	return out, nil
 }
 
 // RemovePartition removes a partition and returns it, for its data to be dropped.

@@ -171,14 +171,77 @@ func TestPartitionStates(t *testing.T) {
 	}
 }
 
-// A table has at most 10,000 partitions.
+// A table has at most 10,000 partitions, and as many times ten in the lake alone.
 func TestMaxPartitions(t *testing.T) {
 	tc := openMem(t)
 	table := partitioned(t, tc, 1, nil)
-	for n, want := range map[int]errs.Code{millrace.MaxPartitions - 1: "", millrace.MaxPartitions: errs.InvalidValue} {
-		if err := tc.checkNewPartition(tc.current.Load().tables[table.ID], []string{"2026-08-26", "7"}, n); errs.CodeOf(err) != want {
-			t.Errorf("beside %d: %v", n, err)
+	for _, c := range []struct {
+		live, expired int
+		want          errs.Code
+	}{
+		{millrace.MaxPartitions - 1, millrace.MaxExpired - 1, ""},
+		{millrace.MaxPartitions, 0, errs.InvalidValue},
+		{0, millrace.MaxExpired, errs.InvalidValue},
+	} {
+		if err := tc.checkNewPartition(tc.current.Load().tables[table.ID], []string{"2026-08-26", "7"}, c.live, c.expired); errs.CodeOf(err) != c.want {
+			t.Errorf("beside %d and %d: %v", c.live, c.expired, err)
 		}
+	}
+	open, dropping := &millrace.Partition{State: millrace.PartitionSealed}, &millrace.Partition{State: millrace.PartitionExpired, Dropping: true}
+	if n := millrace.CountLive([]*millrace.Partition{open, {State: millrace.PartitionExpired}, dropping}); n != 2 {
+		t.Errorf("%d are live", n)
+	}
+}
+
+// That a partition is being dropped, when it expired, and that the workers let go of it,
+// is durable; a drop ends its writes and can come at any time.
+func TestPartitionEnds(t *testing.T) {
+	tc := openMem(t)
+	table := partitioned(t, tc, 1, nil)
+	p := tc.mustEnsure(t, table, "2026-08-26", "7")
+	if _, err := tc.PartitionGone(t.Context(), table.ID, p.ID); !errs.Is(err, errs.InvalidValue) {
+		t.Errorf("gone while open: %v", err)
+	}
+	tc.now = testTime.Add(time.Hour)
+	if _, err := tc.SetPartitionState(t.Context(), table.ID, p.ID, millrace.PartitionExpired); err != nil {
+		t.Fatal(err)
+	}
+	tc.now = testTime.Add(2 * time.Hour)
+	for _, change := range []struct {
+		do   func() (*millrace.Partition, error)
+		want millrace.Partition
+	}{
+		{func() (*millrace.Partition, error) { return tc.PartitionByID(t.Context(), table.ID, p.ID) }, millrace.Partition{}},
+		{func() (*millrace.Partition, error) { return tc.PartitionGone(t.Context(), table.ID, p.ID) }, millrace.Partition{Gone: true}},
+		{func() (*millrace.Partition, error) { return tc.DropPartition(t.Context(), table.ID, p.ID) }, millrace.Partition{Gone: true, Dropping: true}},
+	} {
+		want := *p
+		want.State, want.ExpiredAt, want.Gone, want.Dropping = millrace.PartitionExpired, testTime.Add(time.Hour).Truncate(time.Microsecond), change.want.Gone, change.want.Dropping
+		for range 2 { // a second time nothing changes
+			got, err := change.do()
+			if d := cmp.Diff(&want, got); err != nil || d != "" {
+				t.Errorf("%v (-want +got)\n%s", err, d)
+			}
+		}
+		if want.LakeOnly() == want.Dropping {
+			t.Errorf("%+v is read from the lake: %t", want, want.LakeOnly())
+		}
+		revision := tc.Revision()
+		tc.reopen(t)
+		got, err := tc.PartitionByID(t.Context(), table.ID, p.ID)
+		if d := cmp.Diff(&want, got); err != nil || d != "" || tc.Revision() != revision {
+			t.Errorf("after a restart: %v (-want +got)\n%s", err, d)
+		}
+	}
+	open := tc.mustEnsure(t, table, "2026-08-27", "7")
+	if got, err := tc.DropPartition(t.Context(), table.ID, open.ID); err != nil || got.State != millrace.PartitionOpen || open.Dropping {
+		t.Errorf("%+v, %v", got, err)
+	}
+	if _, _, err := tc.EnsurePartition(t.Context(), table.ID, open.Values); !errs.Is(err, errs.PartitionExpired) || !strings.Contains(err.Error(), "being dropped") {
+		t.Error(err)
+	}
+	if _, err := tc.DropPartition(t.Context(), table.ID, 99); !errs.Is(err, errs.PartitionNotFound) {
+		t.Error(err)
 	}
 }
 
