@@ -28,6 +28,8 @@
 //	I6  Fields have our column ids, the tuple of a file's partition the values of its rows'
 //	    partition, and a file's rows are of one bucket when the partition or the file's
 //	    name says it.
+//	I7  Files that we write are sealed: what is damaged in them is found before a row of
+//	    it is given.
 //
 // Concurrency: as package lake says. Of processes, any number may work on one lake table.
 package iceberg

@@ -19,6 +19,9 @@ var ours = regexp.MustCompile(`^p\d+(?:-b(\d+))?-r\d+-[0-9a-f]{16}(-deletes)?\.p
 // dataName is a new name of a data file of a slice.
 func dataName(s lake.Slice, round int64) string { return fileName(s, round, "") }
 
+// deletesName is a new name of a file of position deletes of a slice.
+func deletesName(s lake.Slice, round int64) string { return fileName(s, round, "-deletes") }
+
 func fileName(s lake.Slice, round int64, kind string) string {
 	var partition millrace.PartitionID
 	if s.Partition != nil {

@@ -55,9 +55,10 @@ type fileWriter struct {
 
 // openFile is the file that is being written.
 type openFile struct {
-	key string
-	out *countingWriter
-	pq  *pqarrow.FileWriter
+	key  string
+	out  *countingWriter
+	seal *sealer
+	pq   *pqarrow.FileWriter
 }
 
 // countingWriter counts what goes into an object.
@@ -165,26 +166,26 @@ func (w *fileWriter) begin() error {
 		return storeError(err, "create %s", key)
 	}
 	counted := &countingWriter{Writer: out}
-	pq, err := pqarrow.NewFileWriter(w.schema, noClose{counted}, writerProperties(), pqarrow.NewArrowWriterProperties())
+	seal := newSealer(counted)
+	pq, err := pqarrow.NewFileWriter(w.schema, seal, writerProperties(), pqarrow.NewArrowWriterProperties())
 	if err != nil {
 		out.Abort()
 		return errs.New(errs.UnsupportedByLake, "table %s cannot be written as Parquet: %v", w.r.desc.Path, err)
 	}
-	w.file = &openFile{key: key, out: counted, pq: pq}
+	w.file = &openFile{key: key, out: counted, seal: seal, pq: pq}
 	return nil
 }
-
-// noClose keeps the Parquet writer from publishing the object, also when it fails.
-type noClose struct{ *countingWriter }
-
-// Close implements io.Closer.
-func (noClose) Close() error { return nil }
 
 // finish publishes the file.
 func (w *fileWriter) finish() error {
 	f := w.file
 	w.file = nil
-	if err := f.pq.Close(); err != nil {
+	f.seal.hold()
+	err := f.pq.Close()
+	if err == nil {
+		err = f.seal.seal()
+	}
+	if err != nil {
 		f.out.Abort()
 		return storeError(err, "write %s", f.key)
 	}
