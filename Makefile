@@ -8,9 +8,11 @@ MAKEFLAGS += --no-builtin-rules
 # Tools are built from source at these versions, into a directory of this clone.
 GOLANGCI_LINT_VERSION := v2.15.0
 BENCHSTAT_VERSION     := v0.0.0-20260908200009-22c9c6c9d4da
+VERSITYGW_VERSION     := v1.8.0
 
 TOOLS  := $(CURDIR)/.tools/bin
 LINT   := $(TOOLS)/golangci-lint-$(GOLANGCI_LINT_VERSION)
+VERSITYGW := $(TOOLS)/versitygw-$(VERSITYGW_VERSION)
 BIN    := bin/millrace
 VENV   := .venv
 PYTHON ?= python3
@@ -33,7 +35,7 @@ demo: build ## load real flights, show what the server does, leave it running
 	demo/run
 
 .PHONY: test
-test: ## unit, model, fault and end-to-end tests (needs Go and curl)
+test: $(VERSITYGW) ## unit, model, fault and end-to-end tests (needs Go and curl)
 	go test -timeout 20m ./...
 
 .PHONY: interop
@@ -99,7 +101,7 @@ check: build ## build, vet, lint; generate leaves the tree clean
 	@new=$$(git ls-files --others --exclude-standard -- '*.gen.go'); test -z "$$new" || { echo "generated and not committed: $$new"; exit 1; }
 
 .PHONY: tools
-tools: $(LINT) $(TOOLS)/benchstat-$(BENCHSTAT_VERSION) ## the pinned tools, into .tools/bin
+tools: $(LINT) $(VERSITYGW) $(TOOLS)/benchstat-$(BENCHSTAT_VERSION) ## the pinned tools, into .tools/bin
 
 $(LINT):
 	GOBIN=$(TOOLS) go install github.com/golangci/golangci-lint/v2/cmd/golangci-lint@$(GOLANGCI_LINT_VERSION)
@@ -108,3 +110,15 @@ $(LINT):
 $(TOOLS)/benchstat-$(BENCHSTAT_VERSION):
 	GOBIN=$(TOOLS) go install golang.org/x/perf/cmd/benchstat@$(BENCHSTAT_VERSION)
 	mv $(TOOLS)/benchstat $@
+
+# The S3 server that tests start; they ask for its path by this. Two that build it at
+# once each put a whole file in its place.
+.PHONY: versitygw
+versitygw: $(VERSITYGW)
+	@echo $(VERSITYGW)
+
+$(VERSITYGW):
+	@mkdir -p $(TOOLS)
+	@dir=$$(mktemp -d $(TOOLS)/versitygw.XXXXXX); trap 'rm -r "$$dir"' EXIT; \
+		GOBIN="$$dir" go install github.com/versity/versitygw/cmd/versitygw@$(VERSITYGW_VERSION) 1>&2; \
+		mv "$$dir/versitygw" $@

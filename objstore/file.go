@@ -101,12 +101,12 @@ func (s *fileStore) open(key string) (vfs.File, vfs.FileInfo, error) {
 
 // Get is part of Reader.
 func (s *fileStore) Get(ctx context.Context, key string) ([]byte, error) {
-	if err := s.begin(ctx, "Get", key); err != nil {
+	if err := s.begin(ctx, opGet, key); err != nil {
 		return nil, err
 	}
 	f, info, err := s.open(key)
 	if err != nil {
-		return nil, s.fail("Get", key, err)
+		return nil, s.fail(opGet, key, err)
 	}
 	defer f.Close()
 	if info.Size() > MaxGetBytes {
@@ -114,14 +114,14 @@ func (s *fileStore) Get(ctx context.Context, key string) ([]byte, error) {
 	}
 	body := make([]byte, info.Size())
 	if err := s.readAt(ctx, f, body, 0); err != nil {
-		return nil, s.fail("Get", key, err)
+		return nil, s.fail(opGet, key, err)
 	}
 	return body, nil
 }
 
 // ReadAt is part of Reader.
 func (s *fileStore) ReadAt(ctx context.Context, key string, p []byte, off int64) error {
-	if err := s.begin(ctx, "ReadAt", key); err != nil {
+	if err := s.begin(ctx, opReadAt, key); err != nil {
 		return err
 	}
 	if off < 0 {
@@ -129,14 +129,14 @@ func (s *fileStore) ReadAt(ctx context.Context, key string, p []byte, off int64)
 	}
 	f, info, err := s.open(key)
 	if err != nil {
-		return s.fail("ReadAt", key, err)
+		return s.fail(opReadAt, key, err)
 	}
 	defer f.Close()
 	if off > info.Size()-int64(len(p)) {
 		return short(s.URI(), key, len(p), off)
 	}
 	if err := s.readAt(ctx, f, p, off); err != nil {
-		return s.fail("ReadAt", key, err)
+		return s.fail(opReadAt, key, err)
 	}
 	return nil
 }
@@ -164,7 +164,7 @@ func (s *fileStore) readAt(ctx context.Context, f vfs.File, p []byte, off int64)
 
 // Stat is part of Reader.
 func (s *fileStore) Stat(ctx context.Context, key string) (Info, error) {
-	if err := s.begin(ctx, "Stat", key); err != nil {
+	if err := s.begin(ctx, opStat, key); err != nil {
 		return Info{}, err
 	}
 	info, err := s.fs.Stat(s.path(key))
@@ -172,7 +172,7 @@ func (s *fileStore) Stat(ctx context.Context, key string) (Info, error) {
 		err = os.ErrNotExist
 	}
 	if err != nil {
-		return Info{}, s.fail("Stat", key, err)
+		return Info{}, s.fail(opStat, key, err)
 	}
 	return Info{Key: key, Bytes: info.Size(), Modified: info.ModTime()}, nil
 }
@@ -189,14 +189,14 @@ func (s *fileStore) List(ctx context.Context, prefix string, give func(Info) err
 // segments of keys are not objects.
 func (s *fileStore) list(ctx context.Context, folder, prefix string, give func(Info) error) error {
 	if ctx.Err() != nil {
-		return s.fail("List", prefix, context.Cause(ctx))
+		return s.fail(opList, prefix, context.Cause(ctx))
 	}
 	names, err := s.fs.List(s.path(folder))
 	if err != nil {
 		if oserror.IsNotExist(err) || errors.Is(err, syscall.ENOTDIR) {
 			return nil
 		}
-		return s.fail("List", folder, err)
+		return s.fail(opList, folder, err)
 	}
 	// Folders take part with their "/", so that "a-b" comes before "a/b".
 	infos := make(map[string]Info, len(names))
@@ -210,7 +210,7 @@ func (s *fileStore) list(ctx context.Context, folder, prefix string, give func(I
 		switch {
 		case oserror.IsNotExist(err):
 		case err != nil:
-			return s.fail("List", key, err)
+			return s.fail(opList, key, err)
 		case info.IsDir():
 			order = append(order, name+"/")
 		case info.Mode().IsRegular():
@@ -241,7 +241,7 @@ func (s *fileStore) Remove(ctx context.Context, keys ...string) error {
 	}
 	folders := map[string]string{} // with a key of each
 	for _, key := range keys {
-		if err := s.begin(ctx, "Remove", key); err != nil {
+		if err := s.begin(ctx, opRemove, key); err != nil {
 			return err
 		}
 		info, err := s.fs.Stat(s.path(key))
@@ -256,12 +256,12 @@ func (s *fileStore) Remove(ctx context.Context, keys ...string) error {
 			folders[path.Dir(s.path(key))] = key
 		case oserror.IsNotExist(err), errors.Is(err, syscall.ENOTDIR):
 		default:
-			return s.fail("Remove", key, err)
+			return s.fail(opRemove, key, err)
 		}
 	}
 	for folder, key := range folders {
 		if err := s.syncFolder(folder); err != nil {
-			return s.fail("Remove", key, err)
+			return s.fail(opRemove, key, err)
 		}
 	}
 	return nil

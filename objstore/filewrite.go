@@ -22,19 +22,19 @@ const maxDurable = 4096
 
 // Put is part of Store.
 func (s *fileStore) Put(ctx context.Context, key string, body []byte) error {
-	return s.write(ctx, "Put", key, body, false)
+	return s.write(ctx, opPut, key, body, false)
 }
 
 // Create is part of Store.
 func (s *fileStore) Create(ctx context.Context, key string, body []byte) error {
-	if err := s.begin(ctx, "Create", key); err != nil {
+	if err := s.begin(ctx, opCreate, key); err != nil {
 		return err
 	}
 	// Most that lose a race have lost it already; link decides about the others.
 	if info, err := s.fs.Stat(s.path(key)); err == nil && !info.IsDir() {
 		return exists(s.URI(), key)
 	}
-	return s.write(ctx, "Create", key, body, true)
+	return s.write(ctx, opCreate, key, body, true)
 }
 
 func (s *fileStore) write(ctx context.Context, op, key string, body []byte, exclusive bool) error {
@@ -51,7 +51,7 @@ func (s *fileStore) write(ctx context.Context, op, key string, body []byte, excl
 
 // Writer is part of Store.
 func (s *fileStore) Writer(ctx context.Context, key string) (Writer, error) {
-	return s.newWriter(ctx, "Writer", key)
+	return s.newWriter(ctx, opWrite, key)
 }
 
 // fileWriter writes an object's file beside the others, under a name of its own, and

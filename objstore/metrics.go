@@ -12,6 +12,8 @@ import (
 type metrics struct {
 	duration     *prometheus.HistogramVec
 	failures     *prometheus.CounterVec
+	requests     *prometheus.CounterVec
+	retries      *prometheus.CounterVec
 	readBytes    prometheus.Counter
 	writtenBytes prometheus.Counter
 }
@@ -25,6 +27,12 @@ func newMetrics(reg prometheus.Registerer) *metrics {
 		}, []string{"operation"}),
 		failures: p.NewCounterVec(prometheus.CounterOpts{
 			Name: "millrace_objstore_failures_total", Help: "Calls to the object store that failed after all tries.",
+		}, []string{"operation"}),
+		requests: p.NewCounterVec(prometheus.CounterOpts{
+			Name: "millrace_objstore_requests_total", Help: "Requests sent to S3, which are what it charges for.",
+		}, []string{"operation"}),
+		retries: p.NewCounterVec(prometheus.CounterOpts{
+			Name: "millrace_objstore_retries_total", Help: "Requests to S3 that were made again, since the one before failed.",
 		}, []string{"operation"}),
 		readBytes:    p.NewCounter(prometheus.CounterOpts{Name: "millrace_objstore_read_bytes_total", Help: "Bytes of objects that were read."}),
 		writtenBytes: p.NewCounter(prometheus.CounterOpts{Name: "millrace_objstore_written_bytes_total", Help: "Bytes of objects that were written."}),
@@ -53,7 +61,7 @@ func (m *metrics) call(operation string) func(error) {
 
 // Get is part of Reader.
 func (s *measured) Get(ctx context.Context, key string) ([]byte, error) {
-	end := s.m.call("get")
+	end := s.m.call(opGet)
 	body, err := s.Store.Get(ctx, key)
 	s.m.readBytes.Add(float64(len(body)))
 	end(err)
@@ -62,7 +70,7 @@ func (s *measured) Get(ctx context.Context, key string) ([]byte, error) {
 
 // ReadAt is part of Reader.
 func (s *measured) ReadAt(ctx context.Context, key string, p []byte, off int64) error {
-	end := s.m.call("read_at")
+	end := s.m.call(opReadAt)
 	err := s.Store.ReadAt(ctx, key, p, off)
 	if err == nil {
 		s.m.readBytes.Add(float64(len(p)))
@@ -73,7 +81,7 @@ func (s *measured) ReadAt(ctx context.Context, key string, p []byte, off int64) 
 
 // Stat is part of Reader.
 func (s *measured) Stat(ctx context.Context, key string) (Info, error) {
-	end := s.m.call("stat")
+	end := s.m.call(opStat)
 	info, err := s.Store.Stat(ctx, key)
 	end(err)
 	return info, err
@@ -82,7 +90,7 @@ func (s *measured) Stat(ctx context.Context, key string) (Info, error) {
 // List is part of Reader. Its time is that of the caller's function too; an error of
 // that is no failure.
 func (s *measured) List(ctx context.Context, prefix string, give func(Info) error) error {
-	end := s.m.call("list")
+	end := s.m.call(opList)
 	var given error
 	err := s.Store.List(ctx, prefix, func(i Info) error {
 		given = give(i)
@@ -98,12 +106,12 @@ func (s *measured) List(ctx context.Context, prefix string, give func(Info) erro
 
 // Put is part of Store.
 func (s *measured) Put(ctx context.Context, key string, body []byte) error {
-	return s.wrote("put", body, func() error { return s.Store.Put(ctx, key, body) })
+	return s.wrote(opPut, body, func() error { return s.Store.Put(ctx, key, body) })
 }
 
 // Create is part of Store.
 func (s *measured) Create(ctx context.Context, key string, body []byte) error {
-	return s.wrote("create", body, func() error { return s.Store.Create(ctx, key, body) })
+	return s.wrote(opCreate, body, func() error { return s.Store.Create(ctx, key, body) })
 }
 
 func (s *measured) wrote(operation string, body []byte, write func() error) error {
@@ -118,7 +126,7 @@ func (s *measured) wrote(operation string, body []byte, write func() error) erro
 
 // Remove is part of Store.
 func (s *measured) Remove(ctx context.Context, keys ...string) error {
-	end := s.m.call("remove")
+	end := s.m.call(opRemove)
 	err := s.Store.Remove(ctx, keys...)
 	end(err)
 	return err
@@ -126,7 +134,7 @@ func (s *measured) Remove(ctx context.Context, keys ...string) error {
 
 // Writer is part of Store.
 func (s *measured) Writer(ctx context.Context, key string) (Writer, error) {
-	end := s.m.call("write")
+	end := s.m.call(opWrite)
 	w, err := s.Store.Writer(ctx, key)
 	if err != nil {
 		end(err)

@@ -367,7 +367,7 @@ func list(t *testing.T, s *suite) {
 
 // More keys than a page of S3 has are listed once each, and removed in one call.
 func listMany(t *testing.T, s *suite) {
-	const n = 2203
+	const n = 1203
 	var want []string
 	var wg sync.WaitGroup
 	gate := make(chan struct{}, 16)
