@@ -7,7 +7,6 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 
 	"github.com/millrace/millrace/errs"
-	"github.com/millrace/millrace/internal/sharedwrite"
 )
 
 const (
@@ -146,7 +145,7 @@ func (f *Files) write(file vfs.File, bufs [][]byte) error {
 			f.gather = append(f.gather, b...)
 			continue
 		}
-		if err := sharedwrite.Write(file, b); err != nil {
+		if _, err := file.Write(b); err != nil {
 			return err
 		}
 	}

@@ -1,0 +1,217 @@
+package tier
+
+import (
+	"context"
+	"log/slog"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	millrace "github.com/millrace/millrace"
+	"github.com/millrace/millrace/errs"
+	"github.com/millrace/millrace/lake"
+	"github.com/millrace/millrace/router"
+)
+
+// Catalog is what the manager needs of the catalog.
+type Catalog interface {
+	// AllTables are all tables.
+	AllTables() []*millrace.Table
+	// TableByID finds a table by number; errs.TableNotFound.
+	TableByID(ctx context.Context, id millrace.TableID) (*millrace.Table, error)
+	// Partitions are all partitions of a table.
+	Partitions(ctx context.Context, table millrace.TableID) ([]*millrace.Partition, error)
+	// PartitionByID finds a partition by number; errs.PartitionNotFound.
+	PartitionByID(ctx context.Context, table millrace.TableID, id millrace.PartitionID) (*millrace.Partition, error)
+}
+
+// Source is where rows come from: the router.
+type Source interface {
+	LogRange(t *millrace.Table, p *millrace.Partition, bucket uint16) (router.LogRange, error)
+	WrittenAt(t *millrace.Table, p *millrace.Partition, bucket uint16, off millrace.Offset) (time.Time, error)
+	OpenLog(t *millrace.Table, p *millrace.Partition, bucket uint16, from, until millrace.Offset) *router.Reader
+	OpenState(t *millrace.Table, p *millrace.Partition, bucket uint16) (*router.Reader, millrace.Offset, error)
+	// Foreground rises while clients are at work.
+	Foreground() int64
+}
+
+var _ Source = (*router.Router)(nil)
+
+// Shard is told how far its buckets are in the lake: below that the log may let go.
+type Shard interface {
+	Tiered(offsets map[millrace.BucketID]millrace.Offset)
+}
+
+// Clock tells the time.
+type Clock interface {
+	Now() time.Time
+}
+
+// Options are a manager's settings and components.
+type Options struct {
+	// Concurrency is how many tables are tiered at once; 2 unless set.
+	Concurrency int
+	// RoundBytes and RoundTime bound what is lost when a round fails: about so many
+	// stored bytes, and so long, make one commit. 1 GiB and 5 minutes unless set.
+	RoundBytes int64
+	RoundTime  time.Duration
+	// FoldBytes bounds the memory in which the changes of a bucket are folded; 64 MiB
+	// unless set.
+	FoldBytes int64
+
+	Format     lake.Format
+	Catalog    Catalog
+	Shards     []Shard // by shard id
+	Clock      Clock
+	Logger     *slog.Logger
+	Registerer prometheus.Registerer
+	// Hook is asked at each Step of a round, in tests; an error ends the round as an
+	// error of the lake would. Nil: nothing is asked.
+	Hook func(Step) error
+}
+
+func (o *Options) ensureDefaults() {
+	if o.Concurrency == 0 {
+		o.Concurrency = 2
+	}
+	if o.RoundBytes == 0 {
+		o.RoundBytes = 1 << 30
+	}
+	if o.RoundTime == 0 {
+		o.RoundTime = 5 * time.Minute
+	}
+	if o.FoldBytes == 0 {
+		o.FoldBytes = 64 << 20
+	}
+}
+
+// Step is a moment of a round.
+type Step string
+
+// The steps, in order.
+const (
+	StepBegun        Step = "begun"         // nothing is written
+	StepRead         Step = "read"          // a chunk was read and is not written yet
+	StepWritten      Step = "written"       // a file or a delete was written
+	StepBeforeCommit Step = "before-commit" // all is written, nothing committed
+	StepAfterCommit  Step = "after-commit"  // committed, nobody knows of it
+	StepTold         Step = "told"          // the shards know of it
+)
+
+// Steps are all steps, in order.
+var Steps = []Step{StepBegun, StepRead, StepWritten, StepBeforeCommit, StepAfterCommit, StepTold}
+
+// Manager tiers the tables of a catalog. See the package comment.
+type Manager struct {
+	o       Options
+	source  atomic.Pointer[Source]
+	metrics *metrics
+	pacer   pacer
+
+	life  context.Context // of all jobs
+	end   context.CancelFunc
+	jobs  sync.WaitGroup
+	due   chan struct{} // a place for each job that may run because it is due
+	asked chan struct{} // and because it was asked for
+
+	mu     sync.Mutex
+	tables map[millrace.TableID]*table
+	closed bool
+}
+
+var _ router.Lake = (*Manager)(nil)
+
+// New makes a manager. It reads nothing before Attach.
+func New(o Options) *Manager {
+	o.ensureDefaults()
+	m := &Manager{
+		o: o, tables: map[millrace.TableID]*table{}, due: make(chan struct{}, o.Concurrency), asked: make(chan struct{}, o.Concurrency),
+	}
+	m.pacer.clock = o.Clock
+	m.life, m.end = context.WithCancel(context.Background())
+	m.metrics = newMetrics(o.Registerer, m)
+	return m
+}
+
+// Attach says where rows come from.
+func (m *Manager) Attach(s Source) { m.source.Store(&s) }
+
+func (m *Manager) from() (Source, error) {
+	s := m.source.Load()
+	if s == nil {
+		return nil, errs.New(errs.Unavailable, "tiering has not begun yet")
+	}
+	return *s, nil
+}
+
+// Close ends what is under way, as a crash would, and waits for it.
+func (m *Manager) Close() error {
+	m.mu.Lock()
+	m.closed = true
+	m.mu.Unlock()
+	m.end()
+	m.jobs.Wait()
+	return nil
+}
+
+// spawn runs f in a goroutine that Close waits for; false after Close.
+func (m *Manager) spawn(f func()) bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.closed {
+		return false
+	}
+	m.jobs.Go(f)
+	return true
+}
+
+// table is what is known of a table that has a lake table.
+func (m *Manager) table(id millrace.TableID) *table {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	t := m.tables[id]
+	if t == nil {
+		t = &table{m: m, id: id, busy: make(chan struct{}, 1)}
+		m.tables[id] = t
+	}
+	return t
+}
+
+// all are the tables that are known.
+func (m *Manager) all() []*table {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	out := make([]*table, 0, len(m.tables))
+	for _, t := range m.tables {
+		out = append(out, t)
+	}
+	return out
+}
+
+// forget ends a table that the catalog has let go of: what is under way of it does not
+// commit.
+func (m *Manager) forget(id millrace.TableID) *table {
+	m.mu.Lock()
+	t := m.tables[id]
+	delete(m.tables, id)
+	m.mu.Unlock()
+	if t != nil {
+		t.interrupt(errGone)
+	}
+	return t
+}
+
+func (m *Manager) step(s Step) error {
+	if m.o.Hook == nil {
+		return nil
+	}
+	return m.o.Hook(s)
+}
+
+func tableID(id millrace.TableID) slog.Attr { return slog.Int64("table_id", int64(id)) }
+
+func tableAttr(t *millrace.Table) slog.Attr { return slog.String("table", t.Path.String()) }
+
+func errAttr(err error) slog.Attr { return slog.Any("err", err) }

@@ -1,0 +1,127 @@
+package tier
+
+import (
+	"context"
+	"time"
+
+	millrace "github.com/millrace/millrace"
+	"github.com/millrace/millrace/errs"
+	"github.com/millrace/millrace/lake"
+)
+
+// piece is a bucket of which something is not in the lake, and where its log ended when
+// the job began.
+type piece struct {
+	partition *millrace.Partition // nil on a table without partitions
+	bucket    uint16
+	end       millrace.Offset
+}
+
+func (p *piece) id(t *millrace.Table) millrace.BucketID {
+	if p.partition == nil {
+		return t.BucketID(p.bucket)
+	}
+	return p.partition.BucketID(p.bucket)
+}
+
+// slice is where rows of the piece go.
+func (p *piece) slice(t *millrace.Table) lake.Slice {
+	if !ownFiles(t) {
+		return lake.Slice{Partition: p.partition, Bucket: lake.NoBucket}
+	}
+	return lake.Slice{Partition: p.partition, Bucket: int(p.bucket)}
+}
+
+// ownFiles says whether each bucket of a table has lake files of its own.
+func ownFiles(t *millrace.Table) bool {
+	return t.Keyed() || len(t.BucketKey) == 1 && t.Buckets > 1
+}
+
+// backlog is what of a table is not in the lake.
+type backlog struct {
+	pieces []piece // in the order of partitions and buckets
+	rows   int64
+	// oldest is when the oldest record of it was written; zero when there is none, or
+	// nothing is known of it.
+	oldest time.Time
+}
+
+// partitions are those of a table that hold rows, a nil one on a table without.
+func (m *Manager) partitions(ctx context.Context, desc *millrace.Table) ([]*millrace.Partition, error) {
+	if !desc.Partitioned() {
+		return []*millrace.Partition{nil}, nil
+	}
+	all, err := m.o.Catalog.Partitions(ctx, desc.ID)
+	if err != nil {
+		return nil, err
+	}
+	out := make([]*millrace.Partition, 0, len(all))
+	for _, p := range all {
+		if p.State != millrace.PartitionExpired {
+			out = append(out, p)
+		}
+	}
+	return out, nil
+}
+
+// backlog compares the ends of all logs with what the lake has. times says whether it
+// is wanted how old the oldest record is.
+func (t *table) backlog(ctx context.Context, src Source, desc *millrace.Table, have lake.Offsets, times bool) (*backlog, error) {
+	ps, err := t.m.partitions(ctx, desc)
+	if err != nil {
+		return nil, err
+	}
+	out := &backlog{}
+	var seen map[millrace.BucketID]writtenAt
+	if times {
+		seen = map[millrace.BucketID]writtenAt{}
+	}
+	for _, p := range ps {
+		for n := range uint16(desc.Buckets) {
+			lr, err := src.LogRange(desc, p, n)
+			if errs.Is(err, errs.PartitionNotFound) {
+				break
+			}
+			if err != nil {
+				return nil, err
+			}
+			pc := piece{p, n, lr.End}
+			id := pc.id(desc)
+			at, known := have[id]
+			if lr.End == 0 || known && at >= lr.End {
+				continue // a lake that is ahead of the log shows when a round meets it
+			}
+			out.pieces = append(out.pieces, pc)
+			at = max(at, lr.Start)
+			out.rows += int64(lr.End - at)
+			if times && at < lr.End {
+				w, err := t.writtenAt(src, desc, &pc, id, at)
+				if err != nil {
+					return nil, err
+				}
+				seen[id] = w
+				if out.oldest.IsZero() || !w.at.IsZero() && w.at.Before(out.oldest) {
+					out.oldest = w.at
+				}
+			}
+		}
+	}
+	if times {
+		t.mu.Lock()
+		t.oldest = seen
+		t.mu.Unlock()
+	}
+	return out, nil
+}
+
+// writtenAt is when a record was written, which the last look may have found out.
+func (t *table) writtenAt(src Source, desc *millrace.Table, pc *piece, id millrace.BucketID, at millrace.Offset) (writtenAt, error) {
+	t.mu.Lock()
+	w, ok := t.oldest[id]
+	t.mu.Unlock()
+	if ok && w.offset == at {
+		return w, nil
+	}
+	when, err := src.WrittenAt(desc, pc.partition, pc.bucket, at)
+	return writtenAt{at, when}, err
+}

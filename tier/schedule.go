@@ -1,0 +1,181 @@
+package tier
+
+import (
+	"cmp"
+	"context"
+	"slices"
+	"time"
+
+	millrace "github.com/millrace/millrace"
+	"github.com/millrace/millrace/errs"
+)
+
+const (
+	// passEvery is how soon a table that was made or altered is looked at.
+	passEvery = 250 * time.Millisecond
+	// Bounds of how often a table of which everything is in the lake is looked at.
+	lookSoonest = 250 * time.Millisecond
+	lookLatest  = 10 * time.Second
+	lookPart    = 8 // of the freshness
+	// leastFreshness is what is aimed at when a table asks for less.
+	leastFreshness = time.Second
+	lookTime       = 20 * time.Second // that the lake has for its first answer
+)
+
+// Run tiers tables when they are due, until ctx ends.
+// REQUIRES: Attach was called.
+func (m *Manager) Run(ctx context.Context) {
+	tick := time.NewTicker(passEvery)
+	defer tick.Stop()
+	for {
+		m.Pass(ctx)
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+// Pass begins the jobs that are due now, without waiting for them.
+func (m *Manager) Pass(ctx context.Context) {
+	src, err := m.from()
+	if err != nil {
+		return
+	}
+	type late struct {
+		t     *table
+		hurry bool
+		lag   time.Duration
+	}
+	var due []late
+	there := map[millrace.TableID]bool{}
+	for _, desc := range m.o.Catalog.AllTables() {
+		if desc.Options.Lake == nil {
+			continue
+		}
+		there[desc.ID] = true
+		t := m.table(desc.ID)
+		now := m.o.Clock.Now()
+		if !t.wants(now) {
+			continue
+		}
+		if !t.known() {
+			t.askLake(desc)
+			continue
+		}
+		if !enabled(desc) {
+			t.rests(now)
+			continue
+		}
+		begin, hurry, err := t.isDue(ctx, src, desc, now)
+		switch {
+		case errs.Is(err, errs.TableNotFound):
+		case err != nil:
+			t.ended(err)
+		case begin:
+			t.mu.Lock()
+			lag := t.lagAt(now)
+			t.mu.Unlock()
+			due = append(due, late{t, hurry, lag})
+		}
+	}
+	for _, t := range m.all() {
+		if !there[t.id] {
+			m.forget(t.id)
+		}
+	}
+	slices.SortStableFunc(due, func(a, b late) int { return cmp.Compare(b.lag, a.lag) })
+	for _, l := range due {
+		if _, err := l.t.ask(false, l.hurry); err != nil {
+			return // it is gone, or the manager closed
+		}
+	}
+}
+
+// wants says whether it is time to look at the table.
+func (t *table) wants(now time.Time) bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return !t.running && t.next == nil && !now.Before(t.lookAt) && !now.Before(t.retryAt)
+}
+
+// known says whether the lake has told what it has of the table.
+func (t *table) known() bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.sure()
+}
+
+// askLake asks the lake for the table's newest snapshot, beside the pass; a table that
+// is new is made, so that stock readers find it.
+func (t *table) askLake(desc *millrace.Table) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.running {
+		return
+	}
+	t.running = t.m.spawn(func() {
+		ctx, cancel := context.WithTimeout(t.m.life, lookTime)
+		defer cancel()
+		err := t.exclusively(ctx, func(ctx context.Context) error {
+			_, err := t.look(ctx, desc)
+			return err
+		})
+		if t.m.life.Err() == nil {
+			t.ended(err)
+		}
+		t.run() // what was asked for meanwhile
+	})
+}
+
+// rests puts off the next look at a table that is not tiered now.
+func (t *table) rests(now time.Time) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.lookAt, t.lag, t.pending = now.Add(time.Second), time.Time{}, 0
+}
+
+// isDue looks at the table: whether a job should begin now, so that no record gets older
+// than the table's freshness before it is in the lake, and whether it is late already.
+func (t *table) isDue(ctx context.Context, src Source, desc *millrace.Table, now time.Time) (due, hurry bool, err error) {
+	t.mu.Lock()
+	have := offsetsOf(t.newest)
+	t.mu.Unlock()
+	began := t.m.o.Clock.Now()
+	todo, err := t.backlog(ctx, src, desc, have, true)
+	if err != nil {
+		return false, false, err
+	}
+	cost := t.m.o.Clock.Now().Sub(began)
+	fresh := max(desc.Options.Lake.Freshness, leastFreshness)
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.lag, t.pending = todo.oldest, todo.rows
+	again := max(min(fresh/lookPart, lookLatest), lookSoonest, 50*cost)
+	t.lookAt = now.Add(again)
+	if len(todo.pieces) == 0 {
+		return t.maintenanceDue(now), false, nil
+	}
+	if todo.oldest.IsZero() {
+		return true, false, nil // only state, whose records the log does not have any more
+	}
+	// A job takes about as long as the last ones; what is looked at late, begins late.
+	begin := todo.oldest.Add(max(fresh-t.took*3/2-again/2, fresh/4))
+	if now.Before(begin) {
+		if begin.Before(t.lookAt) {
+			t.lookAt = begin
+		}
+		return false, false, nil
+	}
+	return true, now.Sub(todo.oldest) > 2*fresh, nil
+}
+
+// lagAt is how old the oldest record outside the lake is, as far as the last look tells.
+// REQUIRES: t.mu held.
+func (t *table) lagAt(now time.Time) time.Duration {
+	if t.lag.IsZero() {
+		return 0
+	}
+	return max(0, now.Sub(t.lag))
+}
