@@ -69,10 +69,6 @@ func icebergValue(t millrace.DataType, arr arrow.Array) any {
 		return a.Value(0)
 	case *array.Int64:
 		return a.Value(0)
-	case *array.Float32:
-		return a.Value(0)
-	case *array.Float64:
-		return a.Value(0)
 	case *array.Decimal128:
 		return ice.Decimal{Val: a.Value(0), Scale: t.Scale}
 	case *array.String:
@@ -128,10 +124,6 @@ func partitionText(c millrace.Column, v any) (string, error) {
 		ok = appendInt(v, func(n int64) { b.Append(int32(n)) })
 	case *array.Int64Builder:
 		ok = appendInt(v, b.Append)
-	case *array.Float32Builder:
-		ok = appendAs(v, b.Append)
-	case *array.Float64Builder:
-		ok = appendAs(v, b.Append)
 	case *array.Decimal128Builder:
 		ok = appendAs(v, func(d ice.Decimal) { b.Append(d.Val) }) || appendAs(v, func(d ice.DecimalLiteral) { b.Append(d.Val) }) ||
 			appendAs(v, func(d decimal128.Num) { b.Append(d) })

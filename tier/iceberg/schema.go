@@ -41,10 +41,6 @@ func schemaOf(t *millrace.Table) (*ice.Schema, error) {
 	}
 	ids := make([]int, 0, len(t.PrimaryKey))
 	for _, id := range t.PrimaryKey {
-		if k := t.Columns([]millrace.ColumnID{id})[0].Type.Kind; k == millrace.Float || k == millrace.Double {
-			ids = ids[:0] // which Iceberg does not allow in identifiers
-			break
-		}
 		ids = append(ids, int(id))
 	}
 	return ice.NewSchemaWithIdentifiers(0, ids, fields...), nil

@@ -10,8 +10,10 @@ import (
 	"time"
 
 	"github.com/apache/arrow-go/v18/arrow"
+	ice "github.com/apache/iceberg-go"
 	iceio "github.com/apache/iceberg-go/io"
 	"github.com/apache/iceberg-go/table"
+	"github.com/cockroachdb/pebble/v2/vfs"
 	"github.com/stretchr/testify/require"
 
 	millrace "github.com/millrace/millrace"
@@ -21,10 +23,9 @@ import (
 	"github.com/millrace/millrace/row/jsonrow"
 )
 
-// world is a lake on this machine, whose store fails as a test says.
+// world is a lake in memory, whose store fails as a test says.
 type world struct {
 	t     *testing.T
-	dir   string
 	store *objstoretest.Faulty
 	clock *testClock
 	f     *Format
@@ -36,10 +37,9 @@ func (c *testClock) Now() time.Time { return c.now }
 
 func newWorld(t *testing.T) *world {
 	t.Helper()
-	dir := t.TempDir()
-	s, err := objstore.Open(t.Context(), "file://"+dir, objstore.Options{})
+	s, err := objstore.Open(t.Context(), "file:///lake", objstore.Options{FS: vfs.NewMem()})
 	require.NoError(t, err)
-	w := &world{t: t, dir: dir, store: objstoretest.NewFaulty(s), clock: &testClock{now: time.Now()}}
+	w := &world{t: t, store: objstoretest.NewFaulty(s), clock: &testClock{now: time.Now()}}
 	w.f = w.another()
 	return w
 }
@@ -160,7 +160,7 @@ func at(d *millrace.Table, next ...int64) lake.Offsets {
 }
 
 // scan reads the newest snapshot with iceberg-go's own reader, as JSON rows, sorted.
-func (w *world) scan(d *millrace.Table) []string {
+func (w *world) scan(d *millrace.Table, o ...table.ScanOption) []string {
 	w.t.Helper()
 	lt, err := w.another().open(w.ctx(), d)
 	require.NoError(w.t, err)
@@ -168,7 +168,7 @@ func (w *world) scan(d *millrace.Table) []string {
 	require.NoError(w.t, err)
 	fsf := func(ctx context.Context) (iceio.IO, error) { return &storeIO{ctx: ctx, store: w.store}, nil }
 	tbl := table.New(table.Identifier{"db", "t"}, v.meta, v.location, fsf, nil)
-	_, rec, err := tbl.Scan().ToArrowRecords(w.ctx())
+	_, rec, err := tbl.Scan(o...).ToArrowRecords(w.ctx())
 	require.NoError(w.t, err)
 	out := []string{}
 	for b, err := range rec {
@@ -181,5 +181,34 @@ func (w *world) scan(d *millrace.Table) []string {
 		b.Release()
 	}
 	slices.Sort(out)
+	return out
+}
+
+// equal is the filter column = value.
+func equal[T ice.LiteralType](column string, value T) ice.BooleanExpression {
+	return ice.EqualTo(ice.Reference(column), value)
+}
+
+// dataFile is a file of the newest snapshot as its manifest describes it.
+type dataFile struct {
+	path   string
+	rows   int64
+	values []string
+	bucket int
+}
+
+// dataFiles are the data files of the newest snapshot.
+func (w *world) dataFiles(d *millrace.Table) (out []dataFile) {
+	w.t.Helper()
+	lt, err := w.f.open(w.ctx(), d)
+	require.NoError(w.t, err)
+	v, s, err := lt.current(w.ctx())
+	require.NoError(w.t, err)
+	require.NoError(w.t, lt.eachFile(w.ctx(), v.meta, &s.snap, func(e ice.ManifestEntry, spec *ice.PartitionSpec) error {
+		f := e.DataFile()
+		values, err := partitionTexts(d, spec, f.Partition())
+		out = append(out, dataFile{f.FilePath(), f.Count(), values, bucketOf(d, spec, f)})
+		return err
+	}))
 	return out
 }
