@@ -102,7 +102,7 @@ func (t *lakeTable) stage(ctx context.Context, c *commit) (change, error) {
 		updates = append(updates, table.NewSetPropertiesUpdate(changed))
 	}
 	updates = append(updates, table.NewAddSnapshotUpdate(&snap), table.NewSetSnapshotRefUpdate(table.MainBranch, id, table.BranchRef, 0, 0, 0))
-	return change{requirements: requirements, updates: updates, snapshot: id}, nil
+	return change{seen: c.at, requirements: requirements, updates: updates, snapshot: id}, nil
 }
 
 // schemaUpdates makes a schema the current one; it gives the schema with its number.

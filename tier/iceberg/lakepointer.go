@@ -157,7 +157,7 @@ func (p *lakePointer) parse(n int64, body []byte) (*version, error) {
 func (p *lakePointer) publish(ctx context.Context, c change) (*version, error) {
 	ctx, cancel := context.WithTimeout(ctx, publishLimit)
 	defer cancel()
-	var base *version
+	base := c.seen
 	for range publishTries {
 		var err error
 		if base, err = p.load(ctx, base); err != nil {
@@ -191,7 +191,7 @@ func (p *lakePointer) try(ctx context.Context, base *version, c change) (*versio
 		return nil, nil //nolint:nilnil // Someone else was first.
 	}
 	p.raiseHint(ctx, n)
-	return p.parse(n, body)
+	return &version{number: n, location: uriOf(p.store, p.key(n)), meta: meta}, nil
 }
 
 // apply gives the metadata that follows base, and its number.

@@ -25,6 +25,7 @@ type pointer interface {
 
 // change is a change of metadata in the making.
 type change struct {
+	seen         *version // a version that was loaded; nil: none
 	requirements []table.Requirement
 	updates      []table.Update
 	// snapshot is the id of the snapshot that the change adds, by which it is found when
