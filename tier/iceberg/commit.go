@@ -29,8 +29,8 @@ type commit struct {
 	// properties go into the summary; without any of ours, those of the base that say
 	// how far it is.
 	properties ice.Properties
-	table      ice.Properties // of the lake table, afterwards; nil: as they are
-	wrote      func(key string)
+	table      ice.Properties         // of the lake table, afterwards; nil: as they are
+	own        func(key string) error // of storeIO; nil: nobody asks
 }
 
 // publish writes the metadata of a commit and publishes it. errConflict: it did not happen
@@ -67,7 +67,7 @@ func (t *lakeTable) stage(ctx context.Context, c *commit) (change, error) {
 	if err != nil {
 		return change{}, err
 	}
-	m := &manifestSet{ctx: ctx, t: t, io: &storeIO{ctx: ctx, store: t.f.o.Store, wrote: c.wrote}, meta: c.at.meta, schema: schema, snapshot: id}
+	m := &manifestSet{ctx: ctx, t: t, io: &storeIO{ctx: ctx, store: t.f.o.Store, own: c.own}, meta: c.at.meta, schema: schema, snapshot: id}
 	if err := m.build(parent, &c.edit, c.spec); err != nil {
 		return change{}, err
 	}
@@ -191,7 +191,9 @@ func (r *round) toCommit(ctx context.Context, next lake.Offsets) (*commit, error
 	} else {
 		name := "offsets-" + uuid.NewString() + ".json"
 		key := r.t.folder + "/metadata/" + name
-		r.wrote(key)
+		if err := r.own(key); err != nil {
+			return nil, err
+		}
 		if err := r.t.f.o.Store.Put(ctx, key, raw); err != nil {
 			return nil, storeError(err, "write %s", uriOf(r.t.f.o.Store, key))
 		}
@@ -206,6 +208,6 @@ func (r *round) toCommit(ctx context.Context, next lake.Offsets) (*commit, error
 	}
 	return &commit{
 		at: r.at, base: r.base, schema: r.schema, spec: &r.spec, edit: e,
-		operation: operation, properties: props, table: r.t.properties(r.desc), wrote: r.wrote,
+		operation: operation, properties: props, table: r.t.properties(r.desc), own: r.own,
 	}, nil
 }

@@ -1,6 +1,7 @@
 package iceberg
 
 import (
+	"context"
 	"encoding/hex"
 	"log/slog"
 	"strconv"
@@ -33,11 +34,12 @@ type Options struct {
 type Format struct {
 	o       Options
 	cluster string // the id in hex digits
+	wait    func(context.Context, time.Duration) error
 }
 
 // New makes a format.
 func New(o Options) *Format {
-	return &Format{o: o, cluster: hex.EncodeToString(o.Cluster[:])}
+	return &Format{o: o, cluster: hex.EncodeToString(o.Cluster[:]), wait: pause}
 }
 
 // folder is the key of a table's folder: numbers only, so that nothing a user names

@@ -40,6 +40,8 @@ type lakePointer struct {
 	folder string
 	// check says whether metadata is of the table that the folder is for.
 	check func(table.Metadata) error
+	// wait waits before a try, or until the context ends.
+	wait func(context.Context, time.Duration) error
 }
 
 var _ pointer = (*lakePointer)(nil)
@@ -228,7 +230,7 @@ func (p *lakePointer) create(ctx context.Context, key string, body []byte) (bool
 	var last error
 	for i := range createTries {
 		if i > 0 {
-			if pause(ctx, retryPause<<i) != nil {
+			if p.wait(ctx, retryPause<<i) != nil {
 				break
 			}
 		}
@@ -248,7 +250,7 @@ func (p *lakePointer) create(ctx context.Context, key string, body []byte) (bool
 	return false, storeError(last, "create %s, which may yet have happened", uriOf(p.store, key))
 }
 
-// pause waits, or until the context ends.
+// pause is how lakePointer waits.
 func pause(ctx context.Context, d time.Duration) error {
 	t := time.NewTimer(d)
 	defer t.Stop()

@@ -31,7 +31,7 @@ var errNotEmpty = errors.New("there is an object")
 func (f *Format) handle(id millrace.TableID) *lakeTable {
 	t := &lakeTable{f: f, id: id, folder: f.folder(id)}
 	t.location = uriOf(f.o.Store, t.folder)
-	t.pointer = &lakePointer{store: f.o.Store, folder: t.folder, check: t.check}
+	t.pointer = &lakePointer{store: f.o.Store, folder: t.folder, check: t.check, wait: f.wait}
 	return t
 }
 

@@ -77,11 +77,21 @@ func (r *round) Append(ctx context.Context, s lake.Slice) (lake.Appender, error)
 	return &appender{w: w}, nil
 }
 
-// wrote remembers a file before it is written.
-func (r *round) wrote(key string) {
+// own remembers a file before it is written.
+func (r *round) own(key string) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	if r.mu.ended {
+		return errClosed
+	}
 	r.mu.keys = append(r.mu.keys, key)
+	return nil
+}
+
+func (r *round) isEnded() bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.mu.ended
 }
 
 // added takes data files that are finished.

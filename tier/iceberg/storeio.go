@@ -29,8 +29,8 @@ const (
 type storeIO struct {
 	ctx   context.Context //nolint:containedctx // The interfaces of iceberg-go have none.
 	store objstore.Store
-	// wrote is told of each file before it is written; nil: nobody asks.
-	wrote func(key string)
+	// own is told of each file before it is written, and may refuse; nil: nobody asks.
+	own func(key string) error
 }
 
 var (
@@ -139,8 +139,10 @@ func (s *storeIO) Create(name string) (iceio.FileWriter, error) {
 	if err != nil {
 		return nil, err
 	}
-	if s.wrote != nil {
-		s.wrote(key)
+	if s.own != nil {
+		if err := s.own(key); err != nil {
+			return nil, err
+		}
 	}
 	w, err := s.store.Writer(s.ctx, key)
 	if err != nil {
@@ -155,8 +157,10 @@ func (s *storeIO) WriteFile(name string, p []byte) error {
 	if err != nil {
 		return err
 	}
-	if s.wrote != nil {
-		s.wrote(key)
+	if s.own != nil {
+		if err := s.own(key); err != nil {
+			return err
+		}
 	}
 	if err := s.store.Put(s.ctx, key, p); err != nil {
 		return pathError("write", name, err)

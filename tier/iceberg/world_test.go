@@ -46,7 +46,9 @@ func newWorld(t *testing.T) *world {
 
 // another is another process's format over the same lake.
 func (w *world) another() *Format {
-	return New(Options{Store: w.store, Cluster: [16]byte{1, 2, 3}, Clock: w.clock, Logger: slog.New(slog.DiscardHandler)})
+	f := New(Options{Store: w.store, Cluster: [16]byte{1, 2, 3}, Clock: w.clock, Logger: slog.New(slog.DiscardHandler)})
+	f.wait = func(context.Context, time.Duration) error { return nil }
+	return f
 }
 
 func (w *world) ctx() context.Context { return w.t.Context() }
@@ -211,4 +213,9 @@ func (w *world) dataFiles(d *millrace.Table) (out []dataFile) {
 		return err
 	}))
 	return out
+}
+
+// propertyUpdate sets a property of a lake table.
+func propertyUpdate(key, value string) []table.Update {
+	return []table.Update{table.NewSetPropertiesUpdate(ice.Properties{key: value})}
 }

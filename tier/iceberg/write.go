@@ -160,7 +160,9 @@ func (w *fileWriter) writePiece(rec arrow.RecordBatch) error {
 // begin opens the next file.
 func (w *fileWriter) begin() error {
 	key := w.r.t.folder + "/data/" + dataName(w.slice, w.r.number)
-	w.r.wrote(key)
+	if err := w.r.own(key); err != nil {
+		return err
+	}
 	out, err := w.r.t.f.o.Store.Writer(w.ctx, key)
 	if err != nil {
 		return storeError(err, "create %s", key)
@@ -193,6 +195,10 @@ func (w *fileWriter) finish() error {
 	if err != nil {
 		f.out.Abort()
 		return fmt.Errorf("describe %s: %w", f.key, err)
+	}
+	if w.r.isEnded() {
+		f.out.Abort()
+		return errClosed
 	}
 	if err := f.out.Close(); err != nil {
 		return storeError(err, "write %s", f.key)
