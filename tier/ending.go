@@ -40,7 +40,8 @@ func (m *Manager) TakeOver(ctx context.Context, t *millrace.Table, p *millrace.P
 }
 
 // DropPartition removes the rows of a partition from the lake.
-// REQUIRES: the catalog says that the partition has expired, so no round takes it up.
+// REQUIRES: the catalog says that it is being dropped, or knows it no more, so that no
+// round takes it up.
 func (m *Manager) DropPartition(ctx context.Context, t *millrace.Table, p *millrace.Partition) error {
 	if t.Options.Lake == nil {
 		return nil

@@ -156,14 +156,7 @@ func (n *node) write(t *millrace.Table, mode router.Mode, text string) error {
 	if mode == router.Delete {
 		o = jsonrow.Options{Key: t.Names(t.PrimaryKey), KeyOnly: true}
 	}
-	d := jsonrow.NewDecoder(cols, o)
-	dec := json.NewDecoder(strings.NewReader(text))
-	for i := int64(0); dec.More(); i++ {
-		var raw json.RawMessage
-		require.NoError(n.t, dec.Decode(&raw))
-		require.NoError(n.t, d.AddObject(raw, i))
-	}
-	_, err := n.r.Write(context.Background(), &router.WriteRequest{Table: t, Mode: mode, Rows: d.Finish()})
+	_, err := n.r.Write(context.Background(), &router.WriteRequest{Table: t, Mode: mode, Rows: n.decode(cols, o, text)})
 	return err
 }
 
@@ -344,4 +337,33 @@ func (n *node) complete(t *millrace.Table) {
 		}
 	}
 	n.check(t)
+}
+
+// update writes some columns of rows of a keyed table.
+func (n *node) update(t *millrace.Table, columns []string, text string) error {
+	var cols []millrace.Column
+	for _, c := range columns {
+		cols = append(cols, t.Schema.Columns[t.Schema.Index(c)])
+	}
+	_, err := n.r.Write(context.Background(), &router.WriteRequest{Table: t, Mode: router.Upsert, Rows: n.decode(cols, jsonrow.Options{}, text), Partial: true})
+	return err
+}
+
+func (n *node) decode(cols []millrace.Column, o jsonrow.Options, text string) row.Rows {
+	d := jsonrow.NewDecoder(cols, o)
+	dec := json.NewDecoder(strings.NewReader(text))
+	for i := int64(0); dec.More(); i++ {
+		var raw json.RawMessage
+		require.NoError(n.t, dec.Decode(&raw))
+		require.NoError(n.t, d.AddObject(raw, i))
+	}
+	return d.Finish()
+}
+
+// dropPartition drops a partition as a client does.
+func (n *node) dropPartition(t *millrace.Table, p *millrace.Partition) error {
+	if err := n.r.DropPartition(context.Background(), t, p.Name); err != nil {
+		return err
+	}
+	return n.m.DropPartition(context.Background(), t, p)
 }

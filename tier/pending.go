@@ -57,11 +57,17 @@ func (m *Manager) partitions(ctx context.Context, desc *millrace.Table) ([]*mill
 	}
 	out := make([]*millrace.Partition, 0, len(all))
 	for _, p := range all {
-		if p.State != millrace.PartitionExpired {
+		if takesPart(p) {
 			out = append(out, p)
 		}
 	}
 	return out, nil
+}
+
+// takesPart says whether rounds take rows of a partition: not of one that has expired,
+// whose rows are there, and not of one that is being dropped.
+func takesPart(p *millrace.Partition) bool {
+	return p.State != millrace.PartitionExpired && !p.Dropping
 }
 
 // backlog compares the ends of all logs with what the lake has. times says whether it

@@ -184,7 +184,7 @@ func (r *round) there(ctx context.Context, p *millrace.Partition) (bool, error) 
 	case err != nil:
 		return false, err
 	default:
-		r.known, r.stays = p, now.State != millrace.PartitionExpired
+		r.known, r.stays = p, takesPart(now)
 	}
 	return r.stays, nil
 }
