@@ -13,6 +13,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/config"
 	"github.com/aws/aws-sdk-go-v2/feature/s3/transfermanager"
 	"github.com/aws/aws-sdk-go-v2/service/s3"
+	"github.com/aws/smithy-go/logging"
 
 	"github.com/millrace/millrace/errs"
 )
@@ -42,9 +43,11 @@ type S3 struct {
 	// Timeout is how long one try of a request may take, and a second more for each
 	// 256 KiB that it moves; 0 is 30 seconds.
 	Timeout time.Duration
-	// Attempts is how often a request is tried; 0 is 6. Between tries is a random time
-	// around 0.1 s, 0.2 s, 0.4 s and so on, at most 5 s.
+	// Attempts is how often a request is tried; 0 is 6.
 	Attempts int
+	// Backoff is the wait before the second try; it doubles with each one more, up to
+	// 5 seconds, and up to half of it is left to chance. 0 is 0.1 seconds.
+	Backoff time.Duration
 	// PartBytes is what a Writer sends at once, at least 5 MiB; 0 is 8 MiB. An object has
 	// at most 10,000 parts.
 	PartBytes int64
@@ -60,6 +63,8 @@ const (
 	defaultUploads   = 4
 	defaultAttempts  = 6
 	defaultTimeout   = 30 * time.Second
+	defaultBackoff   = 100 * time.Millisecond
+	maxBackoff       = 5 * time.Second
 	slowestPerSecond = 256 << 10
 
 	// endTimeout is for giving up an upload whose caller is gone.
@@ -76,10 +81,11 @@ func (o *S3) ensureDefaults() error {
 	if (o.AccessKey == "") != (o.SecretKey == "") || (o.SessionToken != "" && o.AccessKey == "") {
 		return errs.New(errs.InvalidValue, "an S3 access key and its secret key go together")
 	}
-	if o.Timeout < 0 || o.Attempts < 0 || o.Uploads < 0 || (o.PartBytes != 0 && o.PartBytes < minPartBytes) {
-		return errs.New(errs.InvalidValue, "S3 settings: time-outs, attempts and uploads are not below 0, parts not below %d bytes", minPartBytes)
+	if o.Timeout < 0 || o.Backoff < 0 || o.Attempts < 0 || o.Uploads < 0 || (o.PartBytes != 0 && o.PartBytes < minPartBytes) {
+		return errs.New(errs.InvalidValue, "S3 settings: times, attempts and uploads are not below 0, parts not below %d bytes", minPartBytes)
 	}
 	o.Timeout = cmp.Or(o.Timeout, defaultTimeout)
+	o.Backoff = min(cmp.Or(o.Backoff, defaultBackoff), maxBackoff)
 	o.Attempts = cmp.Or(o.Attempts, defaultAttempts)
 	o.PartBytes = cmp.Or(o.PartBytes, defaultPartBytes)
 	o.Uploads = cmp.Or(o.Uploads, defaultUploads)
@@ -108,6 +114,7 @@ func openS3(ctx context.Context, o S3, bucket, prefix string, m *metrics) (*s3St
 	load := []func(*config.LoadOptions) error{
 		config.WithRetryer(func() aws.Retryer { return aws.NopRetryer{} }),
 		config.WithHTTPClient(newHTTPClient(o.Timeout)),
+		config.WithLogger(logging.Nop{}), // What it warns of comes back as errors.
 	}
 	if o.Region != "" {
 		load = append(load, config.WithRegion(o.Region))

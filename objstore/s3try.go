@@ -15,12 +15,6 @@ import (
 	"github.com/millrace/millrace/errs"
 )
 
-// Waits between tries, before chance has its part.
-const (
-	firstWait = 100 * time.Millisecond
-	maxWait   = 5 * time.Second
-)
-
 // errSlow ends a try that took too long.
 var errSlow = errors.New("no answer in time")
 
@@ -109,6 +103,7 @@ func (f failure) errsCode() errs.Code {
 // do makes a request until a try succeeds, another one would not help, or all are used
 // up (O4). moved is how many bytes a try sends and receives, as far as is known.
 func (s *s3Store) do(ctx context.Context, op, key string, moved int64, try func(ctx context.Context, p patience) error) error {
+	wait := s.o.Backoff
 	for n := 1; ; n++ {
 		err := s.try(ctx, op, moved, try)
 		if err == nil {
@@ -134,14 +129,14 @@ func (s *s3Store) do(ctx context.Context, op, key string, moved int64, try func(
 			return failed(f.errsCode(), op, s.uri, key, fmt.Errorf("tried %d times, in the end: %v", n, f))
 		}
 		s.m.retries.WithLabelValues(op).Inc()
-		wait := min(firstWait<<(n-1), maxWait)
-		timer := time.NewTimer(wait/2 + rand.N(wait/2))
+		timer := time.NewTimer(wait/2 + rand.N(wait/2+1))
 		select {
 		case <-timer.C:
 		case <-ctx.Done():
 			timer.Stop()
 			return failed(errs.Unavailable, op, s.uri, key, fmt.Errorf("%w (%v)", context.Cause(ctx), f))
 		}
+		wait = min(2*wait, maxBackoff)
 	}
 }
 
