@@ -15,6 +15,11 @@ LINT   := $(TOOLS)/golangci-lint-$(GOLANGCI_LINT_VERSION)
 VERSITYGW := $(TOOLS)/versitygw-$(VERSITYGW_VERSION)
 BIN    := bin/millrace
 VENV   := .venv
+
+# Iceberg's runtime for Spark, of the release of e2e/python/requirements.txt; Maven brings it.
+SPARK_ICEBERG         := iceberg-spark-runtime-4.0_2.13
+SPARK_ICEBERG_VERSION := 1.10.1
+SPARK_JAR             := $(CURDIR)/.tools/$(SPARK_ICEBERG)-$(SPARK_ICEBERG_VERSION).jar
 PYTHON ?= python3
 
 # How long `make fuzz` spends on each target.
@@ -39,13 +44,17 @@ test: $(VERSITYGW) ## unit, model, fault and end-to-end tests (needs Go and curl
 	go test -timeout 20m ./...
 
 .PHONY: interop
-interop: build $(VENV)/.installed ## the real binary against stock pyarrow, pandas and polars
-	E2E_MILLRACE=$(CURDIR)/$(BIN) $(VENV)/bin/python -m pytest -q e2e/python
+interop: build $(VENV)/.installed $(SPARK_JAR) ## the real binary against stock pyarrow, pandas, polars, pyiceberg, DuckDB and Spark
+	E2E_MILLRACE=$(CURDIR)/$(BIN) E2E_SPARK_ICEBERG=$(SPARK_JAR) $(VENV)/bin/python -m pytest -q e2e/python
 
 $(VENV)/.installed: e2e/python/requirements.txt
 	$(PYTHON) -m venv $(VENV)
 	$(VENV)/bin/python -m pip install --quiet --disable-pip-version-check -r $<
 	touch $@
+
+$(SPARK_JAR):
+	timeout 120 mvn -q -B org.apache.maven.plugins:maven-dependency-plugin:2.8:copy -DoutputDirectory=$(@D) \
+		-Dartifact=org.apache.iceberg:$(SPARK_ICEBERG):$(SPARK_ICEBERG_VERSION)
 
 .PHONY: race
 race: ## unit tests under the race detector (needs a C compiler)

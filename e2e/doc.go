@@ -9,7 +9,8 @@
 //	go test ./e2e -run TestKill            one behaviour
 //	E2E_MILLRACE=bin/millrace go test ./e2e   with a binary that is built already
 //
-// It leaves to others: python/ holds the same for stock pyarrow, pandas and polars.
+// It leaves to others: python/ holds the same for stock pyarrow, pandas,
+// polars, and the readers of the lake: pyiceberg, DuckDB, Spark.
 //
 // Settings, all optional: E2E_KILLS (how often the kill loop kills, 10),
 // E2E_LOAD_MB (the size of the memory test's load, 150),

@@ -13,6 +13,9 @@ import pyarrow.flight as flight
 import pytest
 import requests
 
+# The properties of a table that is kept in the lake.
+LAKE = {"table.datalake.enabled": "true"}
+
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 
 
@@ -122,6 +125,13 @@ class Table:
     def count(self):
         return self.server.call("GET", self.path + "/count")["count"]
 
+    def alter(self, *ops):
+        return self.server.call("PATCH", self.path, {"ops": ops})
+
+    def tier(self):
+        """Takes what there is to the lake, and says how the lake is then."""
+        return self.server.call("POST", self.path + "/lake/tier")
+
     def descriptor(self, suffix=""):
         return flight.FlightDescriptor.for_path(self.db, self.name + suffix)
 
@@ -154,6 +164,33 @@ def create(server):
 
     make.db = db
     return make
+
+
+@pytest.fixture(scope="session")
+def pyiceberg(server):
+    from lake_readers import PyIceberg
+
+    return PyIceberg(server.http)
+
+
+@pytest.fixture(scope="session")
+def duck(server):
+    from lake_readers import DuckDB
+
+    return DuckDB(server.http)
+
+
+@pytest.fixture(scope="session")
+def spark(server):
+    from lake_readers import Spark
+
+    return Spark(server.http)
+
+
+@pytest.fixture(params=["pyiceberg", "duck", pytest.param("spark", marks=pytest.mark.spark)])
+def reader(request):
+    """Each stock reader of the lake in turn."""
+    return request.getfixturevalue(request.param)
 
 
 def read(client, descriptor):
