@@ -1,6 +1,7 @@
 package rest
 
 import (
+	"errors"
 	"net/http"
 	"net/url"
 	"strconv"
@@ -140,9 +141,7 @@ func (h *Handler) DropDatabase(w http.ResponseWriter, r *http.Request, database 
 		err = nil
 	}
 	for _, t := range dropped {
-		if err == nil {
-			err = h.o.Router.DropTable(r.Context(), t)
-		}
+		err = errors.Join(err, h.o.Router.DropTable(r.Context(), t, false))
 	}
 	if err != nil {
 		h.problem(w, r, err)
@@ -261,7 +260,7 @@ func (h *Handler) DropTable(w http.ResponseWriter, r *http.Request, database ope
 		t, err = h.o.Catalog.DropTable(r.Context(), millrace.TablePath{Database: database, Table: table}, p.IfExists != nil && *p.IfExists)
 	}
 	if err == nil && t != nil {
-		err = h.o.Router.DropTable(r.Context(), t)
+		err = h.o.Router.DropTable(r.Context(), t, p.Purge != nil && *p.Purge)
 	}
 	if err != nil {
 		h.problem(w, r, err)

@@ -3,9 +3,11 @@ package router
 import (
 	"context"
 	"slices"
+	"time"
 
 	millrace "github.com/millrace/millrace"
 	"github.com/millrace/millrace/errs"
+	"github.com/millrace/millrace/lake"
 )
 
 // A partition ends in steps, each of which is durable before the next, and each of
@@ -13,13 +15,27 @@ import (
 //
 //	closing   the catalog says so: no write is routed to it any more
 //	sealed    every shard's log has its seal: what was under way is before it, or refused
+//
+// One that is dropped, or ends by its age and was never in the lake, is marked as being
+// dropped first, and goes on:
+//
 //	expired   no read is planned on it any more
-//	gone      its buckets are dropped in every shard, and the catalog forgets it
+//	forgotten its buckets are dropped in every shard, its rows in the lake are removed,
+//	          and the catalog forgets it
 //
 // After that a write may make another partition of the same values, unless their time
-// has passed.
+// has passed. One of a table in the lake that ends by its age goes on:
+//
+//	taken over  the lake has all its rows
+//	expired     reads find it in the lake
+//	gone        its buckets are dropped in every shard, when reads that began before
+//	            have had their time; the catalog keeps it
 
-// DropPartition ends a partition, with all its rows.
+// keepPartition is how long the shards keep an expired partition for those who planned
+// to read it there.
+const keepPartition = lake.ReadGrace
+
+// DropPartition ends a partition, with all its rows, those in the lake too.
 func (r *Router) DropPartition(ctx context.Context, t *millrace.Table, name string) error {
 	if !t.Partitioned() {
 		return errs.New(errs.PartitionNotFound, "table %s is not partitioned, so it has no partition to drop", t.Path)
@@ -28,56 +44,145 @@ func (r *Router) DropPartition(ctx context.Context, t *millrace.Table, name stri
 	if err != nil {
 		return err
 	}
-	return r.endPartition(ctx, p)
+	return r.dropPartition(ctx, p)
 }
 
-// endPartition takes the steps that a partition has still to go.
-func (r *Router) endPartition(ctx context.Context, p *millrace.Partition) error {
-	r.ending.Lock()
-	defer r.ending.Unlock()
-	p, err := r.o.Catalog.PartitionByID(ctx, p.Table, p.ID)
+// dropPartition takes the steps that a partition which is dropped has still to go.
+func (r *Router) dropPartition(ctx context.Context, p *millrace.Partition) error {
+	err := r.dropSteps(ctx, p)
 	if errs.Is(err, errs.PartitionNotFound) || errs.Is(err, errs.TableNotFound) {
 		return nil // another one was faster
 	}
-	for err == nil && p.State != millrace.PartitionExpired {
-		next := millrace.PartitionExpired
-		switch p.State {
-		case millrace.PartitionOpen:
-			next = millrace.PartitionClosing
-		case millrace.PartitionClosing:
-			next = millrace.PartitionSealed
-			if err := r.sealPartition(ctx, p); err != nil {
-				return err
-			}
-		default: // sealed; a lake would take its rows over here
-		}
-		p, err = r.o.Catalog.SetPartitionState(ctx, p.Table, p.ID, next)
-	}
+	return err
+}
+
+func (r *Router) dropSteps(ctx context.Context, p *millrace.Partition) error {
+	p, err := r.o.Catalog.DropPartition(ctx, p.Table, p.ID)
 	if err != nil {
 		return err
 	}
+	if err := r.dropFromShards(ctx, p); err != nil {
+		return err
+	}
+	t, err := r.o.Catalog.TableByID(ctx, p.Table)
+	if err != nil {
+		return err
+	}
+	if t.Options.Lake != nil {
+		lk, err := r.tiering()
+		if err != nil {
+			return err
+		}
+		if err := lk.DropPartition(ctx, t, p); err != nil {
+			return err
+		}
+	}
+	_, err = r.o.Catalog.RemovePartition(ctx, p.Table, p.ID)
+	return err
+}
+
+// dropFromShards takes the steps up to expired, and drops the partition's buckets.
+func (r *Router) dropFromShards(ctx context.Context, p *millrace.Partition) error {
+	r.ending.Lock()
+	defer r.ending.Unlock()
+	p, err := r.sealPartition(ctx, p)
+	if err == nil && p.State != millrace.PartitionExpired {
+		p, err = r.o.Catalog.SetPartitionState(ctx, p.Table, p.ID, millrace.PartitionExpired)
+	}
+	if err != nil || p.Gone {
+		return err
+	}
+	return r.dropBuckets(ctx, p)
+}
+
+// sealPartition takes the steps up to sealed. REQUIRES: r.ending is held.
+func (r *Router) sealPartition(ctx context.Context, p *millrace.Partition) (*millrace.Partition, error) {
+	p, err := r.o.Catalog.PartitionByID(ctx, p.Table, p.ID)
+	if err == nil && p.State == millrace.PartitionOpen {
+		p, err = r.o.Catalog.SetPartitionState(ctx, p.Table, p.ID, millrace.PartitionClosing)
+	}
+	if err != nil || p.State != millrace.PartitionClosing {
+		return p, err
+	}
+	// A shard that serves nothing takes no write either, and drops at its next start
+	// what the catalog has forgotten.
+	for _, id := range shardsOf(p) {
+		if sh := r.shard(id); sh.Err() == nil {
+			if err := sh.SealPartition(ctx, p.Table, p.ID); err != nil {
+				return nil, err
+			}
+		}
+	}
+	return r.o.Catalog.SetPartitionState(ctx, p.Table, p.ID, millrace.PartitionSealed)
+}
+
+// dropBuckets drops a partition's buckets in every shard.
+func (r *Router) dropBuckets(ctx context.Context, p *millrace.Partition) error {
 	for _, id := range shardsOf(p) {
 		if err := r.shard(id).DropPartition(ctx, p.Table, p.ID); err != nil {
 			return err
 		}
 	}
 	r.spread.next.Delete(partitionKey{p.Table, p.ID})
-	_, err = r.o.Catalog.RemovePartition(ctx, p.Table, p.ID)
+	return nil
+}
+
+// retire takes the steps up to expired of a partition that ends by its age and whose
+// rows go to the lake. While tiering is off, what is not there is let go of, as it is of
+// tables without a lake.
+func (r *Router) retire(ctx context.Context, p *millrace.Partition) error {
+	t, err := r.o.Catalog.TableByID(ctx, p.Table)
+	if err != nil {
+		return err
+	}
+	sealed := func() (*millrace.Partition, error) {
+		r.ending.Lock()
+		defer r.ending.Unlock()
+		return r.sealPartition(ctx, p)
+	}
+	if p, err = sealed(); err != nil || p.Dropping || p.State == millrace.PartitionExpired {
+		return err
+	}
+	if t.Options.Lake.Enabled {
+		lk, err := r.tiering()
+		if err != nil {
+			return err
+		}
+		if err := lk.TakeOver(ctx, t, p); err != nil {
+			return err
+		}
+	}
+	r.ending.Lock()
+	defer r.ending.Unlock()
+	p, err = r.o.Catalog.PartitionByID(ctx, p.Table, p.ID)
+	if err != nil || p.Dropping || p.State == millrace.PartitionExpired {
+		return err
+	}
+	_, err = r.o.Catalog.SetPartitionState(ctx, p.Table, p.ID, millrace.PartitionExpired)
 	return err
 }
 
-// sealPartition seals a partition in the shards that it has buckets in. One that serves
-// nothing takes no write either, and drops at its next start what the catalog has
-// forgotten.
-func (r *Router) sealPartition(ctx context.Context, p *millrace.Partition) error {
-	for _, id := range shardsOf(p) {
-		if sh := r.shard(id); sh.Err() == nil {
-			if err := sh.SealPartition(ctx, p.Table, p.ID); err != nil {
-				return err
-			}
-		}
+// letGo drops an expired partition of the lake from the shards, when those who planned
+// to read it there have had their time; else it says when that is.
+func (r *Router) letGo(ctx context.Context, p *millrace.Partition) (due time.Time, err error) {
+	if due = p.ExpiredAt.Add(keepPartition); r.o.Clock.Now().Before(due) {
+		return due, nil
 	}
-	return nil
+	r.ending.Lock()
+	defer r.ending.Unlock()
+	if err := r.dropBuckets(ctx, p); err != nil {
+		return due, err
+	}
+	_, err = r.o.Catalog.PartitionGone(ctx, p.Table, p.ID)
+	return time.Time{}, err
+}
+
+// tiering is what tiers the tables of the lake.
+func (r *Router) tiering() (Lake, error) {
+	if r.o.Lake == nil {
+		return nil, errs.New(errs.Unavailable, "no process of the cluster runs the role tier, which the tables of the lake need")
+	}
+	return r.o.Lake, nil
 }
 
 // shardsOf are the shards of a partition's buckets, each once.

@@ -26,9 +26,10 @@ type KeeperCatalog interface {
 // are older than is kept, and finishes what a crash or an error left half done of the
 // end of a partition. It belongs to one goroutine.
 type Keeper struct {
-	r    *Router
-	cat  KeeperCatalog
-	done map[millrace.TableID]kept
+	r         *Router
+	cat       KeeperCatalog
+	done      map[millrace.TableID]kept
+	takeovers takeovers
 }
 
 // kept is a table as it was when nothing was left to do for it.
@@ -36,11 +37,12 @@ type kept struct {
 	partitions []*millrace.Partition
 	version    int64
 	period     time.Time
+	due        time.Time // when something will be left to do; zero: not known
 }
 
 // NewKeeper makes a keeper of the router's tables.
 func NewKeeper(r *Router, cat KeeperCatalog) *Keeper {
-	return &Keeper{r: r, cat: cat, done: map[millrace.TableID]kept{}}
+	return &Keeper{r: r, cat: cat, done: map[millrace.TableID]kept{}, takeovers: takeovers{r: r, tables: map[millrace.TableID]*takeover{}}}
 }
 
 const (
@@ -52,6 +54,7 @@ const (
 
 // Run keeps partitions until ctx ends.
 func (k *Keeper) Run(ctx context.Context) {
+	defer k.Wait()
 	tick := time.NewTicker(keepEvery)
 	defer tick.Stop()
 	seen, last := int64(-1), time.Time{}
@@ -68,7 +71,11 @@ func (k *Keeper) Run(ctx context.Context) {
 	}
 }
 
-// Pass does what there is to do now. What cannot be done is tried again by the next one.
+// Wait returns when the lake has taken over what passes began to give it, or cannot.
+func (k *Keeper) Wait() { k.takeovers.wg.Wait() }
+
+// Pass does what there is to do now. What cannot be done is tried again by the next one;
+// what goes to the lake goes on after it.
 func (k *Keeper) Pass(ctx context.Context) {
 	there := map[millrace.TableID]bool{}
 	for _, t := range k.cat.AllTables() {
@@ -86,6 +93,7 @@ func (k *Keeper) Pass(ctx context.Context) {
 			delete(k.done, id)
 		}
 	}
+	k.takeovers.forget(there)
 }
 
 // keep does what there is to do for one table.
@@ -107,7 +115,8 @@ func (k *Keeper) keep(ctx context.Context, t *millrace.Table) error {
 		return err
 	}
 	before, ok := k.done[t.ID]
-	if ok && same(before.partitions, now.partitions) && before.version == now.version && before.period.Equal(now.period) {
+	due := ok && !before.due.IsZero() && !k.r.o.Clock.Now().Before(before.due)
+	if ok && !due && same(before.partitions, now.partitions) && before.version == now.version && before.period.Equal(now.period) {
 		return nil
 	}
 	if auto != nil {
@@ -118,18 +127,41 @@ func (k *Keeper) keep(ctx context.Context, t *millrace.Table) error {
 			return err
 		}
 	}
-	var failed error // one that cannot end does not keep the others
-	for _, p := range now.partitions {
-		if p.State == millrace.PartitionOpen && (auto == nil || !past(t, p, now.period)) {
-			continue
-		}
-		failed = errors.Join(failed, k.r.endPartition(ctx, p))
-	}
-	if err := errors.Join(failed, list()); err != nil {
+	left, err := k.end(ctx, t, &now)
+	if err = errors.Join(err, list()); err != nil || left {
 		return err
 	}
 	k.done[t.ID] = now
 	return nil
+}
+
+// end takes the partitions of a table on in their ends, and says whether the lake has
+// some left to take over.
+func (k *Keeper) end(ctx context.Context, t *millrace.Table, now *kept) (left bool, err error) {
+	var retired []*millrace.Partition
+	var failed error // one that cannot end does not keep the others
+	for _, p := range now.partitions {
+		var err error
+		switch {
+		case p.Dropping:
+			err = k.r.dropPartition(ctx, p)
+		case p.State == millrace.PartitionOpen && (t.Options.AutoPartition == nil || !past(t, p, now.period)), p.Gone:
+		case t.Options.Lake == nil:
+			err = k.r.dropPartition(ctx, p)
+		case p.State != millrace.PartitionExpired:
+			retired = append(retired, p)
+		default:
+			var due time.Time
+			if due, err = k.r.letGo(ctx, p); !due.IsZero() && (now.due.IsZero() || due.Before(now.due)) {
+				now.due = due
+			}
+		}
+		failed = errors.Join(failed, err)
+	}
+	if len(retired) > 0 {
+		k.takeovers.begin(ctx, t, retired)
+	}
+	return len(retired) > 0, failed
 }
 
 // oldest is the beginning of the oldest period that is kept.

@@ -295,6 +295,9 @@ func (k *keyReader) sortPartitions(ctx context.Context, keys arrow.RecordBatch) 
 	if err != nil {
 		return err
 	}
+	if err := inShards(k.t, targets); err != nil {
+		return err
+	}
 	rows := make([]int32, 0, len(gs.of))
 	for i, g := range gs.of {
 		if p := targets[g].p; p != nil && p.State != millrace.PartitionExpired {

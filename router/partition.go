@@ -105,8 +105,8 @@ func (r *Router) placeRows(ctx context.Context, req *WriteRequest, rows []int32)
 // too many makes none.
 func (r *Router) roomFor(ctx context.Context, t *millrace.Table, more int) error {
 	ps, err := r.o.Catalog.Partitions(ctx, t.ID)
-	if err == nil && len(ps)+more > millrace.MaxPartitions {
-		err = errs.New(errs.InvalidValue, "table %s has %d partitions and the rows need %d more; a table has at most %d: drop some first", t.Path, len(ps), more, millrace.MaxPartitions)
+	if live := millrace.CountLive(ps); err == nil && live+more > millrace.MaxPartitions {
+		err = errs.New(errs.InvalidValue, "table %s has %d partitions and the rows need %d more; a table has at most %d: drop some first", t.Path, live, more, millrace.MaxPartitions)
 	}
 	return err
 }
@@ -139,7 +139,7 @@ func checkTarget(req *WriteRequest, g *target, makes bool) *errs.Error {
 	t := req.Table
 	name := millrace.PartitionName(t.Names(t.PartitionBy), g.values)
 	switch {
-	case g.p != nil && g.p.State != millrace.PartitionOpen:
+	case g.p != nil && (g.p.State != millrace.PartitionOpen || g.p.Dropping):
 		return errs.New(errs.PartitionExpired, "partition %s has ended and takes no more writes", name)
 	case makes && t.Options.FixedPartitions:
 		return errs.New(errs.PartitionNotFound, "table %s has no partition %s, and its property table.partition.dynamic is false: create the partition first", t.Path, name)
@@ -214,4 +214,16 @@ func ofValues(c errs.Code) bool {
 	default:
 		return false
 	}
+}
+
+// inShards refuses to look keys up in partitions that are in the lake alone: that no
+// shard has a key there does not mean that there is none.
+func inShards(t *millrace.Table, targets []target) error {
+	for i := range targets {
+		if p := targets[i].p; p != nil && p.LakeOnly() && t.Options.Lake != nil {
+			return errs.Row(errs.PartitionExpired, int64(targets[i].row), "",
+				"partition %s has expired and is in the lake alone, where keys are not looked up: scan the table with a filter on the key", p.Name)
+		}
+	}
+	return nil
 }

@@ -104,6 +104,9 @@ func (l *prefixLayout) partitions(ctx context.Context, r *Router, t *millrace.Ta
 	if err != nil {
 		return nil, err
 	}
+	if err := inShards(t, targets); err != nil {
+		return nil, err
+	}
 	out := make([]*millrace.Partition, len(gs.of))
 	for i, g := range gs.of {
 		if p := targets[g].p; p != nil && p.State != millrace.PartitionExpired {

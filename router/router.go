@@ -31,6 +31,10 @@ type Catalog interface {
 	EnsurePartition(ctx context.Context, table millrace.TableID, values []string) (p *millrace.Partition, created bool, err error)
 	// SetPartitionState moves a partition on in its life.
 	SetPartitionState(ctx context.Context, table millrace.TableID, id millrace.PartitionID, state millrace.PartitionState) (*millrace.Partition, error)
+	// DropPartition marks a partition as being dropped.
+	DropPartition(ctx context.Context, table millrace.TableID, id millrace.PartitionID) (*millrace.Partition, error)
+	// PartitionGone notes that the shards let go of an expired partition.
+	PartitionGone(ctx context.Context, table millrace.TableID, id millrace.PartitionID) (*millrace.Partition, error)
 	// RemovePartition forgets a partition.
 	RemovePartition(ctx context.Context, table millrace.TableID, id millrace.PartitionID) (*millrace.Partition, error)
 	// Schemas are all versions of a table's schema; errs.TableNotFound.
@@ -100,15 +104,23 @@ func (r *Router) Table(ctx context.Context, path string, id *millrace.TableID) (
 	return t, nil
 }
 
-// DropTable removes a table's data from the shards. The catalog has let go of the
-// table before; so every shard is asked, also when one has no room for the record.
-func (r *Router) DropTable(ctx context.Context, t *millrace.Table) error {
+// DropTable removes a table's data from the shards, and with purge from the lake; without
+// it the lake's files stay. The catalog has let go of the table before; so every shard is
+// asked, also when one has no room for the record.
+func (r *Router) DropTable(ctx context.Context, t *millrace.Table, purge bool) error {
 	r.numbers.blocks.Delete(t.ID)
 	var err error
 	for _, sh := range r.o.Shards {
 		err = errors.Join(err, sh.DropTable(ctx, t.ID))
 	}
-	return err
+	if t.Options.Lake == nil {
+		return err
+	}
+	lk, lerr := r.tiering()
+	if lerr == nil {
+		lerr = lk.DropTable(ctx, t, purge)
+	}
+	return errors.Join(err, lerr)
 }
 
 func errAttr(err error) slog.Attr { return slog.Any("err", err) }

@@ -31,7 +31,7 @@ const (
 )
 
 // openWorker recovers the data, and drops that of tables and partitions whose drop a
-// crash interrupted.
+// crash interrupted, or which are in the lake alone.
 func (s *Server) openWorker(ctx context.Context) error {
 	cache, err := cacheBytes(s.settings.CacheSize, machineMemory())
 	if err != nil {
@@ -54,8 +54,8 @@ func (s *Server) openWorker(ctx context.Context) error {
 			_, err := s.catalog.TableByID(ctx, id)
 			return !errs.Is(err, errs.TableNotFound)
 		}
-		_, err := s.catalog.PartitionByID(ctx, id, partition)
-		return !errs.Is(err, errs.PartitionNotFound)
+		p, err := s.catalog.PartitionByID(ctx, id, partition)
+		return err != nil && !errs.Is(err, errs.PartitionNotFound) || err == nil && !p.Gone
 	})
 }
 

@@ -44,7 +44,7 @@ func (c *call) dropDatabase(ctx context.Context, st *dropDatabase) (*Result, err
 		return done(), nil
 	}
 	for _, t := range dropped {
-		err = errors.Join(err, c.o.Router.DropTable(ctx, t))
+		err = errors.Join(err, c.o.Router.DropTable(ctx, t, false))
 	}
 	return done(), err
 }
@@ -65,7 +65,7 @@ func (c *call) dropTable(ctx context.Context, st *dropTable) (*Result, error) {
 	}
 	t, err := c.o.Catalog.DropTable(ctx, path, st.ifExists)
 	if err == nil && t != nil {
-		err = c.o.Router.DropTable(ctx, t)
+		err = c.o.Router.DropTable(ctx, t, false)
 	}
 	return done(), err
 }

@@ -35,7 +35,7 @@ type Router interface {
 	Lookup(ctx context.Context, t *millrace.Table, keys arrow.RecordBatch, cols []millrace.Column) (*router.LookupResult, error)
 	Write(ctx context.Context, req *router.WriteRequest) (*router.WriteResult, error)
 	BeginKey(t *millrace.Table, principal, key string) (end func(), err error)
-	DropTable(ctx context.Context, t *millrace.Table) error
+	DropTable(ctx context.Context, t *millrace.Table, purge bool) error
 	DropPartition(ctx context.Context, t *millrace.Table, name string) error
 	// AlteredTable is told of a table that was altered.
 	AlteredTable(t *millrace.Table)

@@ -362,8 +362,5 @@ func (n *node) decode(cols []millrace.Column, o jsonrow.Options, text string) ro
 
 // dropPartition drops a partition as a client does.
 func (n *node) dropPartition(t *millrace.Table, p *millrace.Partition) error {
-	if err := n.r.DropPartition(context.Background(), t, p.Name); err != nil {
-		return err
-	}
-	return n.m.DropPartition(context.Background(), t, p)
+	return n.r.DropPartition(context.Background(), t, p.Name)
 }

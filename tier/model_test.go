@@ -276,8 +276,7 @@ func (s *simulation) Recreate(*rapid.T) {
 	_, err := s.n.cat.DropTable(context.Background(), t.Path, false)
 	require.NoError(s.t, err)
 	purge := rapid.Bool().Draw(s.t, "purge")
-	require.NoError(s.t, s.n.m.DropTable(context.Background(), t, purge))
-	require.NoError(s.t, s.n.r.DropTable(context.Background(), t))
+	require.NoError(s.t, s.n.r.DropTable(context.Background(), t, purge))
 	wg.Wait()
 	if purge {
 		require.False(s.t, s.n.format.(*laketest.Format).Tables()[t.ID])
