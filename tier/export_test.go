@@ -14,3 +14,11 @@ func (m *Manager) Idle(id millrace.TableID) bool {
 	defer t.mu.Unlock()
 	return !t.running && t.next == nil
 }
+
+// Asked says whether a job of a table is asked for and has not begun.
+func (m *Manager) Asked(id millrace.TableID) bool {
+	t := m.table(id)
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.next != nil
+}

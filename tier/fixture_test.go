@@ -10,6 +10,7 @@ import (
 	"errors"
 	"io"
 	"log/slog"
+	"math/rand/v2"
 	"slices"
 	"strings"
 
@@ -99,6 +100,9 @@ func (n *node) close() {
 	require.NoError(n.t, n.w.Close(context.Background()))
 	require.NoError(n.t, n.cat.Close())
 }
+
+// copyAll is a copy of everything, as an operator makes of a data directory.
+var copyAll = vfs.CrashCloneCfg{UnsyncedDataPercent: 100, RNG: rand.New(rand.NewPCG(1, 1))}
 
 // crash drops everything that is not synced and opens again.
 func (n *node) crash() {

@@ -78,6 +78,10 @@ func (m *Manager) Status(ctx context.Context, desc *millrace.Table) (lake.Status
 	if err != nil {
 		return s, err
 	}
+	if todo.ahead != nil && s.Failure == nil {
+		code, detail := said(todo.ahead)
+		s.State, s.Failure = lake.StateFailing, &lake.Failure{Code: code, Detail: detail, Since: m.o.Clock.Now()}
+	}
 	s.Pending = todo.rows
 	if !todo.oldest.IsZero() {
 		s.Lag = max(0, m.o.Clock.Now().Sub(todo.oldest))

@@ -1,6 +1,7 @@
 package tier
 
 import (
+	"cmp"
 	"context"
 	"log/slog"
 	"maps"
@@ -33,6 +34,9 @@ func (t *table) tier(ctx context.Context, j *job) error {
 	todo, err := t.backlog(ctx, src, desc, offsetsOf(snap), false)
 	if err != nil {
 		return err
+	}
+	if todo.ahead != nil {
+		return cmp.Or(t.stays(ctx), todo.ahead)
 	}
 	began, some := t.m.o.Clock.Now(), len(todo.pieces) > 0
 	for pieces := todo.pieces; len(pieces) > 0; {

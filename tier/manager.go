@@ -138,6 +138,12 @@ func New(o Options) *Manager {
 // Attach says where rows come from.
 func (m *Manager) Attach(s Source) { m.source.Store(&s) }
 
+// Start attaches the source, and tiers tables when they are due until Close.
+func (m *Manager) Start(s Source) {
+	m.Attach(s)
+	m.spawn(m.run)
+}
+
 func (m *Manager) from() (Source, error) {
 	s := m.source.Load()
 	if s == nil {

@@ -44,6 +44,8 @@ type backlog struct {
 	// oldest is when the oldest record of it was written; zero when there is none, or
 	// nothing is known of it.
 	oldest time.Time
+	// ahead says that the lake has more of a bucket than its log ever held.
+	ahead error
 }
 
 // partitions are those of a table that hold rows, a nil one on a table without.
@@ -62,6 +64,12 @@ func (m *Manager) partitions(ctx context.Context, desc *millrace.Table) ([]*mill
 		}
 	}
 	return out, nil
+}
+
+// isAhead is the error of a lake that is ahead of a log: records that are written next
+// would get offsets that the lake has already.
+func isAhead(desc *millrace.Table, p *piece, at millrace.Offset) error {
+	return errs.New(errs.CorruptData, "the lake has bucket %s of table %s up to offset %d, where its log does not reach: the log is older than the lake, as after a restore from a copy", millrace.BucketKey(nameOf(p.partition), p.bucket), desc.Path, at)
 }
 
 // takesPart says whether rounds take rows of a partition: not of one that has expired,
@@ -94,8 +102,11 @@ func (t *table) backlog(ctx context.Context, src Source, desc *millrace.Table, h
 			pc := piece{p, n, lr.End}
 			id := pc.id(desc)
 			at, known := have[id]
+			if at > lr.End && (lr.End > 0 || p == nil) { // else the partition is leaving
+				out.ahead = isAhead(desc, &pc, at)
+			}
 			if lr.End == 0 || known && at >= lr.End {
-				continue // a lake that is ahead of the log shows when a round meets it
+				continue
 			}
 			out.pieces = append(out.pieces, pc)
 			at = max(at, lr.Start)

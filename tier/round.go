@@ -138,7 +138,7 @@ func (r *round) take(ctx context.Context, p *piece) (done bool, err error) {
 	from, have := r.next[id]
 	switch {
 	case have && from > logs.End:
-		return false, errs.New(errs.CorruptData, "the lake has bucket %s of table %s up to offset %d, and its log ends at %d: the log is older than the lake, as after a restore from a copy", millrace.BucketKey(nameOf(p.partition), p.bucket), r.desc.Path, from, logs.End)
+		return false, isAhead(r.desc, p, from)
 	case have && from >= p.end:
 		return true, nil
 	case r.desc.Keyed() && (!have || from < logs.Kept):

@@ -22,16 +22,15 @@ const (
 	lookTime       = 20 * time.Second // that the lake has for its first answer
 )
 
-// Run tiers tables when they are due, until ctx ends.
-// REQUIRES: Attach was called.
-func (m *Manager) Run(ctx context.Context) {
+// run makes passes until Close.
+func (m *Manager) run() {
 	tick := time.NewTicker(passEvery)
 	defer tick.Stop()
 	for {
-		m.Pass(ctx)
+		m.Pass(m.life)
 		select {
 		case <-tick.C:
-		case <-ctx.Done():
+		case <-m.life.Done():
 			return
 		}
 	}
@@ -146,6 +145,9 @@ func (t *table) isDue(ctx context.Context, src Source, desc *millrace.Table, now
 	todo, err := t.backlog(ctx, src, desc, have, true)
 	if err != nil {
 		return false, false, err
+	}
+	if todo.ahead != nil {
+		return false, false, todo.ahead
 	}
 	cost := t.m.o.Clock.Now().Sub(began)
 	fresh := max(desc.Options.Lake.Freshness, leastFreshness)
