@@ -115,7 +115,6 @@ func TestNotYet(t *testing.T) {
 	tb := create(t, s, db, "t", "id BIGINT, dt STRING", "id", 1)
 	for _, c := range [][3]string{
 		{"GET", "/v1/whoami", ""},
-		{"GET", tb.path() + "$lake/scan", ""},
 		{"POST", tb.path() + "/lake/tier", ""},
 	} {
 		var body any

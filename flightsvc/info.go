@@ -41,10 +41,11 @@ func (s *Service) GetFlightInfo(ctx context.Context, d *flight.FlightDescriptor)
 	}
 	s.o.Router.Hold(plan, router.TicketTTL, router.TicketTTL)
 	partitions, buckets := plan.Skipped()
+	snapshot, lag := plan.LakeSnapshot()
 	info := &flight.FlightInfo{
 		Schema: schemaBytes(plan.Schema), FlightDescriptor: d, TotalRecords: rows, TotalBytes: bytes,
 		AppMetadata: appendJSON(nil, infoMeta{TableID: plan.Table.ID, SchemaID: plan.Table.Schema.ID, Stats: infoStats{
-			Buckets: len(plan.Parts), BucketsSkipped: buckets, PartitionsSkipped: partitions, Rows: known(rows), Bytes: known(bytes),
+			Buckets: len(plan.Parts), BucketsSkipped: buckets, PartitionsSkipped: partitions, Rows: known(rows), Bytes: known(bytes), LakeSnapshot: snapshot, LakeLagMS: lag,
 		}}),
 	}
 	if err := s.addEndpoints(info, plan); err != nil {
@@ -68,6 +69,9 @@ type infoStats struct {
 	PartitionsSkipped int    `json:"partitions_skipped,omitempty"`
 	Rows              *int64 `json:"rows"`
 	Bytes             *int64 `json:"bytes"` // stored, of all columns
+	// Of a read of the lake: its snapshot, and how far that lags behind the logs.
+	LakeSnapshot int64  `json:"lake_snapshot,string,omitempty"`
+	LakeLagMS    *int64 `json:"lake_lag_ms,omitempty"`
 }
 
 func known(n int64) *int64 {
@@ -122,12 +126,14 @@ func forgetOffsets(info *flight.FlightInfo) {
 		var several struct {
 			BucketKey *string                    `json:"bucket_key"`
 			Offsets   map[string]json.RawMessage `json:"offsets"`
+			Files     int                        `json:"files"`
 		}
 		if err := json.Unmarshal(ep.AppMetadata, &several); err == nil && several.Offsets != nil {
 			ep.AppMetadata = appendJSON(nil, struct {
 				BucketKey *string `json:"bucket_key"`
 				Buckets   int     `json:"buckets"`
-			}{Buckets: len(several.Offsets)})
+				Files     int     `json:"files,omitempty"`
+			}{Buckets: len(several.Offsets), Files: several.Files})
 		}
 	}
 }
@@ -141,7 +147,7 @@ func (s *Service) locations() []*flight.Location {
 }
 
 // endpointRange is what an endpoint covers of a bucket. Start is null for keyed
-// state, whose rows stand for End; End is null when the read goes on for ever.
+// state and rows of the lake alone, which stand for End; End is null when the read goes on for ever.
 type endpointRange struct {
 	Start *millrace.Offset `json:"start"`
 	End   *millrace.Offset `json:"end"`
@@ -149,7 +155,7 @@ type endpointRange struct {
 
 func rangeOf(p *router.Part) endpointRange {
 	var r endpointRange
-	if !p.State {
+	if !p.State && !p.LakeOnly {
 		r.Start = &p.Start
 	}
 	if p.End != millrace.NoOffset {
@@ -168,6 +174,14 @@ func nameOf(p *router.Part) *string {
 
 // endpointMeta is the app_metadata of an endpoint.
 func endpointMeta(parts []router.Part) []byte {
+	if len(parts) == 1 && parts[0].Bucket.Bucket == router.NoBucket {
+		p := &parts[0]
+		return appendJSON(nil, struct {
+			BucketKey *string `json:"bucket_key"`
+			Partition *string `json:"partition"`
+			Files     int     `json:"files"`
+		}{Partition: nameOf(p), Files: p.Files - p.File})
+	}
 	if len(parts) == 1 {
 		p := &parts[0]
 		return appendJSON(nil, struct {
@@ -180,9 +194,14 @@ func endpointMeta(parts []router.Part) []byte {
 	several := struct {
 		BucketKey *string                  `json:"bucket_key"`
 		Offsets   map[string]endpointRange `json:"offsets"`
+		Files     int                      `json:"files,omitempty"` // of no one bucket
 	}{Offsets: make(map[string]endpointRange, len(parts))}
 	for i := range parts {
-		several.Offsets[parts[i].Key] = rangeOf(&parts[i])
+		if p := &parts[i]; p.Bucket.Bucket == router.NoBucket {
+			several.Files += p.Files - p.File
+		} else {
+			several.Offsets[p.Key] = rangeOf(p)
+		}
 	}
 	return appendJSON(nil, several)
 }

@@ -204,7 +204,7 @@ func TestDescriptorsThatAreRefused(t *testing.T) {
 		{"a path of none", pathOf(), codes.InvalidArgument, errs.InvalidValue},
 		{"no descriptor", &flight.FlightDescriptor{}, codes.InvalidArgument, errs.InvalidValue},
 		{"a name that is none", pathOf("d", "../t"), codes.InvalidArgument, errs.InvalidName},
-		{"lake", pathOf("d", "t$lake"), codes.Unimplemented, errs.NotImplemented},
+		{"lake", pathOf("d", "t$lake"), codes.InvalidArgument, errs.InvalidValue},
 		{"another suffix", pathOf("d", "t$x"), codes.InvalidArgument, errs.InvalidValue},
 		{"an empty command", commandBytes(nil), codes.InvalidArgument, errs.InvalidValue},
 		{"Flight SQL", commandBytes(flightSQL), codes.Unimplemented, errs.NotImplemented},
@@ -274,7 +274,7 @@ func TestGetSchema(t *testing.T) {
 		return strings.Join(out, " ")
 	}
 	require.Equal(t, "k v? n?", fields(pathOf("d", "t")))
-	require.Equal(t, "_change_type _log_offset? _commit_timestamp? k v? n? _partition? _bucket", fields(pathOf("d", "t$changelog")))
+	require.Equal(t, "_change_type _log_offset? _commit_timestamp? k v? n? _partition? _bucket?", fields(pathOf("d", "t$changelog")))
 	require.Equal(t, "n? k", fields(commandOf(obj{"op": "scan", "table": "d.t", "columns": []string{"n", "k"}})))
 	require.Equal(t, "k v? n?", fields(commandOf(obj{"op": "put", "table": "d.t"})))
 	require.Equal(t, "_found n? k?", fields(commandOf(obj{"op": "lookup", "table": "d.t", "columns": []string{"n", "k"}})))

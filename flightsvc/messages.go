@@ -11,6 +11,7 @@ import (
 	"github.com/apache/arrow-go/v18/arrow/memory"
 
 	millrace "github.com/millrace/millrace"
+	"github.com/millrace/millrace/router"
 	"github.com/millrace/millrace/storage/segment"
 )
 
@@ -50,7 +51,7 @@ func (mm messageMemory) Put(*[]byte) { mm.m.Release() }
 // batchMeta is what the app_metadata of a batch says.
 type batchMeta struct {
 	partition string
-	bucket    uint16
+	bucket    uint16          // router.NoBucket: rows of several
 	base      millrace.Offset // NoOffset: rows of keyed state, or none
 	rows      int
 	next, hw  millrace.Offset
@@ -68,7 +69,12 @@ func (m *batchMeta) append(b []byte) []byte {
 	} else {
 		b = appendJSON(b, m.partition)
 	}
-	b = strconv.AppendUint(append(b, `,"bucket":`...), uint64(m.bucket), 10)
+	b = append(b, `,"bucket":`...)
+	if m.bucket == router.NoBucket {
+		b = append(b, "null"...)
+	} else {
+		b = strconv.AppendUint(b, uint64(m.bucket), 10)
+	}
 	b = append(b, `,"base":`...)
 	if m.base == millrace.NoOffset {
 		b = append(b, "null"...)

@@ -498,7 +498,7 @@ type ChangelogPage struct {
 	HighWatermark Offsets `json:"high_watermark"`
 }
 
-// ChangelogRow A change record: `_change_type` (`+I`, `-U`, `+U`, `-D`), `_log_offset`, `_commit_timestamp`, the columns asked for, then `_partition` (null on a table without partitions) and `_bucket`.
+// ChangelogRow A change record: `_change_type` (`+I`, `-U`, `+U`, `-D`), `_log_offset`, `_commit_timestamp`, the columns asked for, then `_partition` (null on a table without partitions) and `_bucket` (null for rows of the lake in a file of several buckets).
 //
 // Examples: {"_bucket":0,"_change_type":"+U","_commit_timestamp":"2026-11-29T10:00:00.123Z","_log_offset":2,"_partition":null,"order_id":1,"status":"paid"}
 type ChangelogRow = json.RawMessage

@@ -14,16 +14,16 @@ import (
 	"github.com/millrace/millrace/storage/segment"
 )
 
-// Chunk is rows of one bucket on their way out.
+// Chunk is rows of one bucket on their way out, or of several of one partition.
 type Chunk struct {
-	BucketKey     string
-	PartitionName string // "" on tables without partitions
-	Bucket        uint16
-	Base          millrace.Offset // of the first row; NoOffset for rows of keyed state
+	BucketKey     string          // "" of NoBucket
+	PartitionName string          // "" on tables without partitions
+	Bucket        uint16          // NoBucket for rows of several
+	Base          millrace.Offset // of the first row; NoOffset for rows of keyed state and of the lake
 	Next          millrace.Offset // where the bucket's log is read on after this chunk
 	HighWatermark millrace.Offset
 	Rows          int
-	Micros        int64 // time of the last row; 0 for rows of keyed state
+	Micros        int64 // time of the last row; 0 for rows of keyed state and of the lake
 
 	rd *Reader
 	// Of the log: rows [lo, hi) of a batch, or sel when a filter took some.
@@ -32,9 +32,11 @@ type Chunk struct {
 	sel    []int32
 	// What each record of the batch did; the binlog view only, nil when all are +I.
 	changes []millrace.ChangeType
-	// Of keyed state: the data columns of the answer, and the keys of its rows.
+	// Of keyed state and of the lake: the data columns of the answer; and of state the
+	// keys of the rows, of the lake where each stands in its file.
 	state arrow.RecordBatch
 	keys  *stateGroup
+	at    []int64
 	part  *partReader
 }
 
@@ -211,7 +213,11 @@ func (c *Chunk) systemArray(id millrace.ColumnID, rows []int32) (arrow.Array, er
 		defer b.Release()
 		b.Reserve(len(rows))
 		for range rows {
-			b.UnsafeAppend(int32(c.Bucket))
+			if c.Bucket == NoBucket {
+				b.AppendNull()
+			} else {
+				b.UnsafeAppend(int32(c.Bucket))
+			}
 		}
 		return b.NewArray(), nil
 	}

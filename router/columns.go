@@ -27,7 +27,7 @@ var systemColumns = []millrace.Column{
 	{ID: idLogOffset, Name: millrace.ColLogOffset, Type: millrace.DataType{Kind: millrace.BigInt}, Nullable: true},
 	{ID: idCommitTimestamp, Name: millrace.ColCommitTimestamp, Type: millrace.DataType{Kind: millrace.TimestampLTZ, Precision: 3}, Nullable: true},
 	{ID: idPartition, Name: millrace.ColPartition, Type: millrace.DataType{Kind: millrace.String}, Nullable: true},
-	{ID: idBucket, Name: millrace.ColBucket, Type: millrace.DataType{Kind: millrace.Int}},
+	{ID: idBucket, Name: millrace.ColBucket, Type: millrace.DataType{Kind: millrace.Int}, Nullable: true},
 }
 
 func systemColumn(id millrace.ColumnID) millrace.Column { return systemColumns[-1-id] }

@@ -12,9 +12,10 @@ import (
 
 // A cursor is "c1." and base64url of, in varints: table id · number of places ·
 // each place {difference of the partition to the one before, zigzag; bucket; offset} ·
-// flag of a state part: 0, or 1 (2) and {index of the place being read, (end of the
-// places with state,) snapshots {shard, id}…, key read last}; then CRC32C, 4 bytes.
-// It is a place in a stream, not a credential.
+// flag of a state part: 0, or 1 (2, 3) and {index of the place being read, (end of the
+// places with state,) snapshots {shard, id}…, key read last}; with 3 also {snapshot of
+// the lake, file, row, and for each place from index to end whether it has rows there, a
+// bit each}; then CRC32C, 4 bytes. It is a place in a stream, not a credential.
 const (
 	cursorPrefix   = "c1."
 	maxCursorBytes = 16 << 10
@@ -33,14 +34,42 @@ type place struct {
 	offset    millrace.Offset
 }
 
-// cursorState is where a reader of `full` stands in the keyed state: the places
-// before index are done, the one at index was read up to the key after, and from end
-// on there is none to read.
+// cursorState is where a reader of `full` stands in the keyed state, or in the lake: the
+// places before index are done, the one at index was read up to the key after, or to a
+// row of a file, and from end on there is none to read.
 type cursorState struct {
 	index     int
 	end       int
 	snapshots map[millrace.ShardID]string
 	after     []byte
+
+	lake   int64 // the snapshot; 0: none
+	file   int
+	row    int64
+	inLake []bool // of the places from index to end
+}
+
+// inLake says whether rows of the lake are to be read for place i.
+func (c *cursor) inLake(i int) bool {
+	st := c.state
+	return st != nil && st.lake != 0 && i >= st.index && i < st.end && st.inLake[i-st.index]
+}
+
+// enter puts a part where the cursor stands at place i.
+func (c *cursor) enter(part *Part, i int) {
+	st := c.state
+	switch {
+	case st == nil || i < st.index || i >= st.end:
+	case c.inLake(i):
+		if i == st.index {
+			part.File, part.Row = st.file, st.row
+		}
+	case st.lake == 0 || st.snapshots[part.Shard] != "": // between places of the lake some have neither
+		part.State, part.Snapshot = true, st.snapshots[part.Shard]
+		if i == st.index {
+			part.After = st.after
+		}
+	}
 }
 
 func (c *cursor) String() string {
@@ -56,9 +85,13 @@ func (c *cursor) String() string {
 	if c.state == nil {
 		b = append(b, 0)
 	} else {
-		if c.state.end == len(c.places) {
+		switch {
+		case c.state.lake != 0:
+			b = binary.AppendUvarint(append(b, 3), uint64(c.state.index))
+			b = binary.AppendUvarint(b, uint64(c.state.end))
+		case c.state.end == len(c.places):
 			b = binary.AppendUvarint(append(b, 1), uint64(c.state.index))
-		} else {
+		default:
 			b = binary.AppendUvarint(append(b, 2), uint64(c.state.index))
 			b = binary.AppendUvarint(b, uint64(c.state.end))
 		}
@@ -73,6 +106,9 @@ func (c *cursor) String() string {
 			b = appendBytes(b, []byte(c.state.snapshots[id]))
 		}
 		b = appendBytes(b, c.state.after)
+		if c.state.lake != 0 {
+			b = c.state.appendLake(b)
+		}
 	}
 	b = binary.LittleEndian.AppendUint32(b, crc32.Checksum(b, castagnoli))
 	return cursorPrefix + base64.RawURLEncoding.EncodeToString(b)
@@ -107,9 +143,11 @@ func parseCursor(s string) (*cursor, error) {
 			partition: millrace.PartitionID(partition), bucket: uint16(r.next()), offset: millrace.Offset(r.next()),
 		})
 	}
-	if flag := r.next(); flag > 0 {
+	if flag := r.next(); flag > 3 {
+		return nil, bad
+	} else if flag > 0 {
 		st := &cursorState{index: int(r.next() & 0xffff), end: len(c.places), snapshots: map[millrace.ShardID]string{}}
-		if flag == 2 {
+		if flag > 1 {
 			st.end = int(r.next() & 0xffff)
 		}
 		for range min(r.next(), 1<<16) {
@@ -120,12 +158,47 @@ func parseCursor(s string) (*cursor, error) {
 			st.snapshots[id] = string(r.bytes())
 		}
 		st.after = r.bytes()
+		if st.index >= st.end || st.end > len(c.places) {
+			return nil, bad
+		}
+		if flag == 3 {
+			st.readLake(&r)
+		}
 		c.state = st
 	}
-	if r.bad || len(r.b) != 0 || c.state != nil && (c.state.index >= c.state.end || c.state.end > len(c.places)) {
+	if r.bad || len(r.b) != 0 {
 		return nil, bad
 	}
 	return c, nil
+}
+
+func (st *cursorState) appendLake(b []byte) []byte {
+	b = binary.AppendVarint(b, st.lake)
+	b = binary.AppendUvarint(b, uint64(st.file))
+	b = binary.AppendUvarint(b, uint64(st.row))
+	bits := make([]byte, (len(st.inLake)+7)/8)
+	for i, is := range st.inLake {
+		if is {
+			bits[i/8] |= 1 << (i % 8)
+		}
+	}
+	return append(b, bits...)
+}
+
+// readLake reads what appendLake wrote.
+func (st *cursorState) readLake(r *varints) {
+	st.lake = r.nextSigned()
+	st.file, st.row = int(r.next()&0xffffff), int64(r.next()&(1<<62-1))
+	n := st.end - st.index
+	if st.lake == 0 || len(r.b) < (n+7)/8 {
+		r.bad, r.b = true, nil
+		return
+	}
+	st.inLake = make([]bool, n)
+	for i := range st.inLake {
+		st.inLake[i] = r.b[i/8]&(1<<(i%8)) != 0
+	}
+	r.b = r.b[(n+7)/8:]
 }
 
 // varints reads one after the other; what is short sets bad and reads zeros.

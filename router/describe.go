@@ -97,7 +97,9 @@ func (r *Router) Offsets(ctx context.Context, path string, id *millrace.TableID,
 	defer p.Close()
 	out := make(map[string]millrace.Offset, len(p.Parts))
 	for _, part := range p.Parts {
-		out[part.Key] = part.Start
+		if part.Bucket.Bucket != NoBucket {
+			out[part.Key] = part.Start
+		}
 	}
 	return p.Table, out, nil
 }
@@ -119,10 +121,12 @@ func (r *Router) Count(ctx context.Context, path string, req *ReadRequest) (int6
 		return 0, err
 	}
 	if !p.Filtered() && p.View == RowsView && req.From == nil && req.Until == nil && req.Limit == nil {
-		defer p.Close()
-		return r.countMeta(p)
+		if n, ok, err := r.countMeta(p); ok || err != nil {
+			p.Close()
+			return n, err
+		}
 	}
-	p.Columns = nil
+	p.Columns, p.Data = nil, nil
 	p.Schema = outputSchema(p.Table, nil)
 	rd := r.Open(p)
 	n, err := countChunks(ctx, rd)
@@ -144,18 +148,27 @@ func countChunks(ctx context.Context, rd *Reader) (int64, error) {
 	}
 }
 
-func (r *Router) countMeta(p *Plan) (int64, error) {
-	var n int64
-	for _, part := range p.Parts {
+// countMeta counts by what buckets and files know of themselves; not ok when a file of
+// the lake does not know how many of its rows were deleted.
+func (r *Router) countMeta(p *Plan) (n int64, ok bool, err error) {
+	for i := range p.Parts {
+		part := &p.Parts[i]
+		if part.Lake {
+			rows, _, ok := p.lakeSize(part)
+			if !ok {
+				return 0, false, nil
+			}
+			n += rows
+		}
 		if !part.State {
 			n += int64(part.End - part.Start)
 			continue
 		}
 		m, err := p.snaps[part.Shard].Meta(part.Bucket)
 		if err != nil {
-			return 0, err
+			return 0, false, err
 		}
 		n += m.Rows
 	}
-	return n, nil
+	return n, true, nil
 }

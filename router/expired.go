@@ -42,6 +42,9 @@ func (p *Plan) outOfRange(r *Router) error {
 	out := ranges{}
 	for i := range p.Parts {
 		part := &p.Parts[i]
+		if part.LakeOnly {
+			continue
+		}
 		v, err := r.view(part)
 		if err != nil {
 			return err
@@ -75,6 +78,9 @@ func (p *Plan) keepable(r *Router) error {
 	out := ranges{}
 	for i := range p.Parts {
 		part := &p.Parts[i]
+		if part.LakeOnly {
+			continue
+		}
 		v, err := r.view(part)
 		if err != nil {
 			return err

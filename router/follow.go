@@ -80,6 +80,9 @@ func same(a, b []*millrace.Partition) bool {
 
 // follow subscribes a part to what is written to its bucket.
 func (rd *Reader) follow(pr *partReader) {
+	if pr.LakeOnly {
+		return
+	}
 	pr.sub = rd.r.shard(pr.Shard).Subscribe(rd.wake, []millrace.BucketID{pr.Bucket})
 }
 
@@ -113,11 +116,15 @@ func (rd *Reader) refresh(ctx context.Context) error {
 	return rd.join(born)
 }
 
-// leave drops the parts of partitions that are not there any more.
+// leave drops the parts of partitions that are not there any more. What the lake has of
+// them stays.
 func (rd *Reader) leave(there map[millrace.PartitionID]struct{}) error {
 	var err error
 	rd.parts = slices.DeleteFunc(rd.parts, func(pr *partReader) bool {
 		_, stays := there[pr.Bucket.Partition]
+		if !stays && pr.lake {
+			pr.LakeOnly, pr.End, stays = true, pr.Start, true
+		}
 		if !stays && err == nil {
 			err = pr.close()
 		}
@@ -130,7 +137,7 @@ func (rd *Reader) leave(there map[millrace.PartitionID]struct{}) error {
 }
 
 func (rd *Reader) join(born []*millrace.Partition) error {
-	born, err := rd.plan.holding(born)
+	born, err := rd.plan.holding(born, false)
 	if err != nil {
 		return err
 	}

@@ -20,7 +20,7 @@ type Named struct {
 
 // Named finds the table that a path with its virtual suffix names.
 func (r *Router) Named(ctx context.Context, path string) (*Named, error) {
-	t, view, err := r.resolve(ctx, path, &ReadRequest{}, Scan)
+	t, view, _, err := r.resolve(ctx, path, &ReadRequest{}, Scan)
 	if err != nil {
 		return nil, err
 	}

@@ -3,7 +3,9 @@ package router_test
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
+	"io"
 	"math/rand/v2"
 	"os"
 	"slices"
@@ -263,15 +265,16 @@ func (m *partitionModel) comparePages(tbl *partedTable) {
 	size := 1 + m.rng.IntN(40)
 	req := q.req
 	req.PageSize = &size
-	for {
+	for pages := 0; ; pages++ {
 		p, err := m.r.Page(context.Background(), tbl.Path.String(), &req, router.Scan)
 		require.NoError(m.t, err)
 		rd := m.r.Open(p)
 		for {
 			c, err := rd.Next(context.Background(), 0)
-			if err != nil || c == nil {
+			if errors.Is(err, io.EOF) {
 				break
 			}
+			require.NoError(m.t, err)
 			got = append(got, m.chunk(rd, c)...)
 		}
 		next, err := rd.NextPage()
@@ -281,7 +284,7 @@ func (m *partitionModel) comparePages(tbl *partedTable) {
 			break
 		}
 		req = router.ReadRequest{PageToken: next}
-		if m.rng.IntN(3) == 0 {
+		if pages < 20 && m.rng.IntN(3) == 0 { // else small pages would let the table grow without end
 			m.writeRows(tbl)
 		}
 	}

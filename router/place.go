@@ -3,6 +3,7 @@ package router
 import (
 	"cmp"
 	"context"
+	"iter"
 	"slices"
 
 	"github.com/apache/arrow-go/v18/arrow"
@@ -121,11 +122,15 @@ func (r *Router) place(ctx context.Context, p *Plan, req *ReadRequest, o PlanOpt
 	from, until := o.From, o.Until
 	if req.From != nil {
 		from = *req.From
+	} else if p.View == RowsView && from.Kind == Earliest {
+		from = Position{Kind: Full}
 	}
 	if req.Until != nil {
 		until = *req.Until
 	}
-	state := p.Table.Keyed() && (p.View == RowsView || from.Kind == Full)
+	if p.Tier == LakeTier && (req.From != nil && from.Kind != Full || req.Until != nil && until.Kind != Latest) {
+		return errs.New(errs.InvalidValue, "the lake of table %s is read as its newest snapshot is: from \"full\", until \"latest\"; places are in the log, which tier hot reads", p.Table.Path)
+	}
 	if p.Table.Keyed() && p.View == RowsView {
 		if req.From != nil && from.Kind != Full || req.Until != nil && until.Kind != Latest {
 			return errs.New(errs.InvalidValue, "the rows of keyed table %s are read as they are now: from \"full\", until \"latest\"; for a place in its log read the changelog", p.Table.Path)
@@ -139,29 +144,29 @@ func (r *Router) place(ctx context.Context, p *Plan, req *ReadRequest, o PlanOpt
 		return errs.New(errs.InvalidValue, "this operation answers with an end: until cannot be \"never\"; follow a table with /changelog, a stream of events or a Flight tail")
 	}
 	p.Follow = until.Kind == Never
-	parts, err := r.newParts(ctx, p)
-	if err != nil {
-		return err
-	}
-	if (o.Merged || p.Follow) && len(parts) > MaxMergedBuckets {
-		return tooManyBuckets(len(parts))
-	}
-	if len(parts) > maxPlanBuckets {
-		return errs.New(errs.TooManyBuckets, "a read covers at most %d buckets, this one would %d: name some with buckets or partitions, or leave some out with a filter", maxPlanBuckets, len(parts))
-	}
+	p.merged = p.Follow || o.Merged
 	if from.Kind == AtCursor {
-		return r.placeAtCursor(p, from.Cursor, until, parts)
+		return r.placeAtCursor(ctx, p, from.Cursor, until)
 	}
 	for _, pos := range []*Position{&from, &until} {
 		if err := p.checkOffsets(pos); err != nil {
 			return err
 		}
 	}
+	if err := r.placeAll(ctx, p, from, until); err != nil {
+		return err
+	}
+	return p.outOfRange(r)
+}
+
+// placeLive places the buckets of partitions that the workers have, at positions.
+func (r *Router) placeLive(p *Plan, ps []*millrace.Partition, from, until Position) error {
+	state := p.Table.Keyed() && (p.View == RowsView || from.Kind == Full)
 	var prefix []byte
 	if state && p.View == RowsView {
 		prefix = p.keyPrefix()
 	}
-	for _, part := range parts {
+	for part := range p.partsOf(ps) {
 		if state {
 			part.State, part.Prefix = true, prefix
 			sn, err := r.snapshot(p, part.Shard)
@@ -179,33 +184,46 @@ func (r *Router) place(ctx context.Context, p *Plan, req *ReadRequest, o PlanOpt
 		}
 		p.Parts = append(p.Parts, part)
 	}
-	return p.outOfRange(r)
+	return nil
 }
 
-// newParts are the buckets of the plan's scope, not placed yet.
-func (r *Router) newParts(ctx context.Context, p *Plan) ([]Part, error) {
-	ps := []*millrace.Partition{nil}
-	if p.Table.Partitioned() {
-		var err error
-		if ps, err = r.partitions(ctx, p); err != nil {
-			return nil, err
+// partsOf are the buckets of partitions in the plan's scope, not placed yet.
+func (p *Plan) partsOf(ps []*millrace.Partition) iter.Seq[Part] {
+	return func(yield func(Part) bool) {
+		for _, q := range ps {
+			for _, n := range p.scope.buckets {
+				if !yield(newPart(p.Table, q, n)) {
+					return
+				}
+			}
 		}
 	}
-	parts := make([]Part, 0, len(ps)*len(p.scope.buckets))
-	for _, q := range ps {
-		for _, n := range p.scope.buckets {
-			parts = append(parts, newPart(p.Table, q, n))
-		}
-	}
-	return parts, nil
 }
 
 // newPart is bucket n of a partition; of the table when that is nil.
 func newPart(t *millrace.Table, q *millrace.Partition, n uint16) Part {
-	if q == nil {
-		return Part{Bucket: t.BucketID(n), Key: millrace.BucketKey("", n), Shard: t.Shards[n]}
+	part, shards := Part{Bucket: t.BucketID(n), Files: -1}, t.Shards
+	if q != nil {
+		part.Bucket, part.Partition, shards = q.BucketID(n), q.Name, q.Shards
 	}
-	return Part{Bucket: q.BucketID(n), Partition: q.Name, Key: millrace.BucketKey(q.Name, n), Shard: q.Shards[n]}
+	if n == NoBucket {
+		part.Lake, part.LakeOnly = true, true
+		return part
+	}
+	part.Key, part.Shard = millrace.BucketKey(part.Partition, n), shards[n]
+	return part
+}
+
+// fits says whether a plan can cover its buckets of so many partitions.
+func (p *Plan) fits(partitions int) error {
+	n := partitions * len(p.scope.buckets)
+	if p.merged && n > MaxMergedBuckets {
+		return tooManyBuckets(n)
+	}
+	if n > maxPlanBuckets {
+		return errs.New(errs.TooManyBuckets, "a read covers at most %d buckets, this one would %d: name some with buckets or partitions, or leave some out with a filter", maxPlanBuckets, n)
+	}
+	return nil
 }
 
 func tooManyBuckets(n int) error {
@@ -226,6 +244,9 @@ func (r *Router) placeInLog(p *Plan, part *Part, from, until Position, state boo
 			return err
 		}
 		_, part.named = from.Offsets[part.Key]
+		if from.Kind == Full {
+			p.placeAfterLake(part, v)
+		}
 	}
 	if p.View == RowsView && state {
 		return nil
@@ -234,6 +255,9 @@ func (r *Router) placeInLog(p *Plan, part *Part, from, until Position, state boo
 	if !p.Follow {
 		if part.End, err = r.offsetOf(lg, v, part.Key, until); err != nil {
 			return err
+		}
+		if part.joins && part.End < part.Start && until.Kind != Latest {
+			return errs.New(errs.InvalidValue, "until lies before offset %d of bucket %s, where its log goes on after what is in the lake; rows there have no offsets, so read them all, or the log alone (tier hot)", part.Start, part.Key)
 		}
 		part.End = max(part.End, part.Start)
 	}
@@ -299,7 +323,7 @@ func (p *Plan) checkOffsets(pos *Position) error {
 
 // placeAtCursor goes on where a cursor stands. Buckets it does not name are read
 // from their earliest; those that it names and are no more are left out.
-func (r *Router) placeAtCursor(p *Plan, text string, until Position, parts []Part) error {
+func (r *Router) placeAtCursor(ctx context.Context, p *Plan, text string, until Position) error {
 	c, err := parseCursor(text)
 	if err != nil {
 		return err
@@ -309,6 +333,10 @@ func (r *Router) placeAtCursor(p *Plan, text string, until Position, parts []Par
 	}
 	if c.state != nil && !p.View.ofLog() {
 		return errs.New(errs.InvalidValue, "the cursor stands in a changelog read, not in a read of rows")
+	}
+	parts, err := r.partsAtCursor(ctx, p, c)
+	if err != nil {
+		return err
 	}
 	at := make(map[millrace.BucketID]int, len(c.places))
 	for i, pl := range c.places {
@@ -323,21 +351,57 @@ func (r *Router) placeAtCursor(p *Plan, text string, until Position, parts []Par
 	// State is read in the order of the parts, which is therefore the cursor's.
 	slices.SortStableFunc(parts, func(a, b Part) int { return cmp.Compare(place(a), place(b)) })
 	for _, part := range parts {
-		from := Position{Kind: Earliest}
-		if i := place(part); i < len(c.places) {
-			from = Position{Kind: AtOffsets, Offsets: map[string]millrace.Offset{part.Key: c.places[i].offset}}
-			if c.state != nil && i >= c.state.index && i < c.state.end {
-				part.State = true
-				part.Snapshot = c.state.snapshots[part.Shard]
-				if i == c.state.index {
-					part.After = c.state.after
-				}
-			}
+		i := place(part)
+		if part.Lake = c.inLake(i); part.LakeOnly && !part.Lake {
+			continue // it was read to its end
 		}
-		if err := r.placeInLog(p, &part, from, until, false); err != nil {
+		from := Position{Kind: Earliest}
+		if i < len(c.places) {
+			from = Position{Kind: AtOffsets, Offsets: map[string]millrace.Offset{part.Key: c.places[i].offset}}
+			c.enter(&part, i)
+		}
+		if part.LakeOnly {
+			part.Start, part.End = c.places[i].offset, c.places[i].offset
+		} else if err := r.placeInLog(p, &part, from, until, false); err != nil {
 			return err
 		}
 		p.Parts = append(p.Parts, part)
 	}
 	return p.outOfRange(r)
+}
+
+// partsAtCursor are the buckets that a read goes on with from a cursor.
+func (r *Router) partsAtCursor(ctx context.Context, p *Plan, c *cursor) ([]Part, error) {
+	past := c.state != nil && c.state.lake != 0
+	if past {
+		snap, err := r.snapshotOf(ctx, p.Table, c.state.lake)
+		if err == nil {
+			err = r.readsHistory(ctx, p, snap)
+		}
+		if err != nil {
+			return nil, err
+		}
+	}
+	ps := []*millrace.Partition{nil}
+	if p.Table.Partitioned() {
+		var err error
+		if ps, err = r.partitions(ctx, p, past); err != nil {
+			return nil, err
+		}
+	}
+	if err := p.fits(len(ps)); err != nil {
+		return nil, err
+	}
+	var parts []Part
+	for _, q := range ps {
+		if past { // files of no one bucket
+			parts = append(parts, newPart(p.Table, q, NoBucket))
+		}
+		for _, n := range p.scope.buckets {
+			part := newPart(p.Table, q, n)
+			part.LakeOnly = q != nil && q.State == millrace.PartitionExpired
+			parts = append(parts, part)
+		}
+	}
+	return parts, nil
 }

@@ -34,6 +34,7 @@ func (v View) ofLog() bool { return v != RowsView }
 type Plan struct {
 	Table     *millrace.Table
 	View      View
+	Tier      Tier
 	Columns   []millrace.Column // of the answer; system columns have negative ids
 	Data      []millrace.Column // of the table, that the answer is made of
 	Schema    *arrow.Schema     // of the answer
@@ -48,20 +49,31 @@ type Plan struct {
 	scope        scope
 	limitAll     int64 // of all pages, when Limit is a page's
 	later        bool  // a page after the first
+	merged       bool  // one stream gives all parts
 	filterText   string
 	filterParams []json.RawMessage
 	now          time.Time // what CURRENT_TIMESTAMP is
 	filter       *filter.Filter
 	snaps        map[millrace.ShardID]*shard.Snapshot
+	history      *history // what the lake has of it; nil: nothing is read there
 }
 
-// Part is what a plan reads of one bucket: keyed state first when State is set,
-// then the log [Start, End); End is NoOffset when the plan follows the log.
+// Part is what a plan reads of one bucket: rows of the lake first when Lake is set,
+// or keyed state when State is, then the log [Start, End); End is NoOffset when the
+// plan follows the log. One of the bucket NoBucket is files of the lake alone.
 type Part struct {
 	Bucket    millrace.BucketID
 	Partition string // its name; "" on a table without partitions
-	Key       string // the bucket key
+	Key       string // the bucket key; "" of NoBucket
 	Shard     millrace.ShardID
+
+	Lake bool
+	// LakeOnly says that there is no log to go on with: the plan is of the lake alone,
+	// or the partition is.
+	LakeOnly bool
+	File     int   // the file of the lake that is read next, among those of its bucket
+	Row      int64 // the position in it
+	Files    int   // where to stop; -1: after the last file
 
 	State    bool
 	Snapshot string // the id under which the shard holds it; empty for the plan's own
@@ -70,6 +82,7 @@ type Part struct {
 
 	Start, End millrace.Offset
 	named      bool // Start was given by the client
+	joins      bool // Start is where the log goes on after the lake
 }
 
 // PlanOptions are a door's defaults and demands.
@@ -90,11 +103,11 @@ var Scan = PlanOptions{From: Position{Kind: Earliest}, Until: Position{Kind: Lat
 
 // Plan resolves a request on a table named by path and request.
 func (r *Router) Plan(ctx context.Context, path string, req *ReadRequest, o PlanOptions) (_ *Plan, err error) {
-	t, view, err := r.resolve(ctx, path, req, o)
+	t, view, tier, err := r.resolve(ctx, path, req, o)
 	if err != nil {
 		return nil, err
 	}
-	p := &Plan{Table: t, View: view, Limit: -1, now: r.o.Clock.Now(), snaps: map[millrace.ShardID]*shard.Snapshot{}}
+	p := &Plan{Table: t, View: view, Tier: tier, Limit: -1, now: r.o.Clock.Now(), snaps: map[millrace.ShardID]*shard.Snapshot{}}
 	defer func() {
 		if err != nil {
 			p.Close()
@@ -124,23 +137,30 @@ func (p *Plan) Close() {
 	}
 }
 
-// resolve finds the table and the view.
-func (r *Router) resolve(ctx context.Context, path string, req *ReadRequest, o PlanOptions) (*millrace.Table, View, error) {
+// resolve finds the table, the view and the tier.
+func (r *Router) resolve(ctx context.Context, path string, req *ReadRequest, o PlanOptions) (*millrace.Table, View, Tier, error) {
 	if path == "" {
 		path = req.Table
 	} else if req.Table != "" && req.Table != path {
-		return nil, 0, errs.New(errs.InvalidValue, "the request names table %q and the path %q", clip(req.Table), clip(path))
+		return nil, 0, 0, errs.New(errs.InvalidValue, "the request names table %q and the path %q", clip(req.Table), clip(path))
 	}
 	if path == "" {
-		return nil, 0, errs.New(errs.InvalidValue, "the request names no table: give \"table\":\"database.table\"")
+		return nil, 0, 0, errs.New(errs.InvalidValue, "the request names no table: give \"table\":\"database.table\"")
 	}
 	base, suffix := SplitVirtual(path)
 	view, err := viewOf(suffix, req, o)
 	if err != nil {
-		return nil, 0, err
+		return nil, 0, 0, err
+	}
+	tier, err := tierOf(suffix, req)
+	if err != nil {
+		return nil, 0, 0, err
 	}
 	t, err := r.Table(ctx, base, req.TableID)
-	return t, view, err
+	if err == nil {
+		err = checkTier(t, tier, view)
+	}
+	return t, view, tier, err
 }
 
 // viewOf is the view that suffix, request and door agree on.
@@ -158,8 +178,6 @@ func viewOf(suffix string, req *ReadRequest, o PlanOptions) (View, error) {
 			v = ChangelogView
 		case "binlog":
 			v = BinlogView
-		case "lake":
-			return errs.New(errs.NotImplemented, "reading the lake ($lake) is not implemented yet")
 		default:
 			return errs.New(errs.InvalidValue, "%s %q is not one of rows, changelog, binlog", by, clip(name))
 		}
@@ -169,20 +187,12 @@ func viewOf(suffix string, req *ReadRequest, o PlanOptions) (View, error) {
 		view, set, said = v, true, true
 		return nil
 	}
-	if err := say(suffix, "the suffix"); err != nil {
-		return 0, err
+	if suffix != suffixLake { // which is a tier
+		if err := say(suffix, "the suffix"); err != nil {
+			return 0, err
+		}
 	}
-	if err := say(req.View, "view"); err != nil {
-		return 0, err
-	}
-	switch req.Tier {
-	case "", "union", "hot":
-	case "lake":
-		return 0, errs.New(errs.NotImplemented, "tier \"lake\" is not implemented yet")
-	default:
-		return 0, errs.New(errs.InvalidValue, "tier %q is not one of union, hot, lake", clip(req.Tier))
-	}
-	return view, nil
+	return view, say(req.View, "view")
 }
 
 // settings takes over the plain fields.
@@ -263,7 +273,9 @@ func (p *Plan) Ends() map[string]millrace.Offset {
 	}
 	out := make(map[string]millrace.Offset, len(p.Parts))
 	for _, part := range p.Parts {
-		out[part.Key] = part.End
+		if part.Bucket.Bucket != NoBucket {
+			out[part.Key] = part.End
+		}
 	}
 	return out
 }

@@ -22,6 +22,7 @@ type scope struct {
 	buckets    []uint16
 	// total and skipped count the partitions that there were, and those left out.
 	total, skipped int
+	some           bool // the request names buckets, and not all
 }
 
 // chooseScope is where the request can have rows.
@@ -46,6 +47,7 @@ func (r *Router) chooseScope(ctx context.Context, p *Plan, req *ReadRequest) err
 			p.scope.buckets = append(p.scope.buckets, n)
 		}
 	}
+	p.scope.some = len(req.Buckets) > 0 && len(slices.Compact(slices.Sorted(slices.Values(req.Buckets)))) < t.Buckets
 	for _, b := range req.Buckets {
 		if b < 0 || b >= t.Buckets {
 			return errs.New(errs.InvalidValue, "table %s has buckets 0 to %d, not %d", t.Path, t.Buckets-1, b)
@@ -72,8 +74,9 @@ func (r *Router) partitionNamed(ctx context.Context, t *millrace.Table, raw json
 	return p.Name, nil
 }
 
-// partitions are those that the plan's scope and filter leave, by name.
-func (r *Router) partitions(ctx context.Context, p *Plan) ([]*millrace.Partition, error) {
+// partitions are those that the plan's scope and filter leave, by name; with past, also
+// those that have ended.
+func (r *Router) partitions(ctx context.Context, p *Plan, past bool) ([]*millrace.Partition, error) {
 	all, err := r.o.Catalog.Partitions(ctx, p.Table.ID)
 	if err != nil {
 		return nil, err
@@ -82,7 +85,7 @@ func (r *Router) partitions(ctx context.Context, p *Plan) ([]*millrace.Partition
 	if err != nil {
 		return nil, err
 	}
-	out, err := p.holding(some)
+	out, err := p.holding(some, past)
 	p.scope.total, p.scope.skipped = len(all), len(all)-len(out)
 	return out, err
 }
@@ -122,12 +125,13 @@ func (r *Router) pinnedPartitions(ctx context.Context, p *Plan, all []*millrace.
 	return slices.Compact(out), nil
 }
 
-// holding are those of some partitions that can hold rows of the plan.
-func (p *Plan) holding(all []*millrace.Partition) ([]*millrace.Partition, error) {
+// holding are those of some partitions that can hold rows of the plan; with past, also
+// those that have ended.
+func (p *Plan) holding(all []*millrace.Partition, past bool) ([]*millrace.Partition, error) {
 	out := make([]*millrace.Partition, 0, len(all))
 	for _, q := range all {
 		_, named := slices.BinarySearch(p.scope.partitions, q.Name)
-		if q.State != millrace.PartitionExpired && (named || p.scope.partitions == nil) {
+		if (past || q.State != millrace.PartitionExpired) && (named || p.scope.partitions == nil) {
 			out = append(out, q)
 		}
 	}

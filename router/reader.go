@@ -8,6 +8,7 @@ import (
 
 	millrace "github.com/millrace/millrace"
 	"github.com/millrace/millrace/errs"
+	"github.com/millrace/millrace/lake"
 	"github.com/millrace/millrace/storage/bucket"
 	"github.com/millrace/millrace/storage/kv"
 	"github.com/millrace/millrace/storage/shard"
@@ -26,6 +27,11 @@ type Stats struct {
 	// filter left out, of which no file is looked at.
 	Partitions        int `json:"partitions,omitempty"`
 	PartitionsSkipped int `json:"partitions_skipped,omitempty"`
+	// Of a read of the lake: its snapshot, how many milliseconds that is behind the logs
+	// (of the lake alone), and how many of its files were opened.
+	LakeSnapshot int64  `json:"lake_snapshot,string,omitempty"`
+	LakeLagMS    *int64 `json:"lake_lag_ms,omitempty"`
+	LakeFiles    int    `json:"lake_files,omitempty"`
 }
 
 // Reader reads a plan. It belongs to one goroutine.
@@ -48,7 +54,10 @@ type Reader struct {
 // partReader is where a reader stands in one part.
 type partReader struct {
 	Part
-	state bool // the keyed state is not read to its end yet
+	lake  bool // the rows of the lake are not read to their end yet
+	file  lake.Rows
+	cost  lake.ReadStats // of it, as counted
+	state bool           // the keyed state is not read to its end yet
 	rows  *kv.Rows
 	held  *shard.Snapshot // got by id, released with the part
 	cut   bool            // rows were read ahead that the limit did not let go out
@@ -61,8 +70,9 @@ func (r *Router) Open(p *Plan) *Reader {
 	rd := &Reader{r: r, plan: p, left: p.Limit, wake: make(chan struct{}, 1), guard: newColumnGuard(p.Table, p.stateColumns())}
 	rd.stats.Buckets = len(p.Parts)
 	rd.stats.Partitions, rd.stats.PartitionsSkipped = p.scope.total-p.scope.skipped, p.scope.skipped
+	rd.stats.LakeSnapshot, rd.stats.LakeLagMS = p.LakeSnapshot()
 	for _, part := range p.Parts {
-		rd.parts = append(rd.parts, &partReader{Part: part, state: part.State})
+		rd.parts = append(rd.parts, &partReader{Part: part, lake: part.Lake, state: part.State})
 	}
 	if p.Follow {
 		rd.known = make(map[millrace.PartitionID]struct{}, len(p.Parts))
@@ -82,7 +92,7 @@ func (r *Router) Open(p *Plan) *Reader {
 func (rd *Reader) Close() error {
 	var err error
 	for _, pr := range rd.parts {
-		err = errors.Join(err, pr.close())
+		err = errors.Join(err, rd.closeFile(pr), pr.close())
 	}
 	rd.r.followers.remove(rd)
 	rd.plan.Close()
@@ -163,6 +173,11 @@ func (rd *Reader) alive(ctx context.Context) error {
 func (rd *Reader) look(ctx context.Context) (c *Chunk, more bool, err error) {
 	for range rd.parts {
 		pr := rd.parts[rd.turn]
+		if pr.lake {
+			if c, err = rd.readLake(ctx, pr); c != nil || err != nil || pr.lake {
+				return rd.give(c), true, err
+			}
+		}
 		if pr.state {
 			if c, err = rd.readState(ctx, pr); c != nil || err != nil {
 				return rd.give(c), true, err
@@ -211,6 +226,9 @@ func (rd *Reader) give(c *Chunk) *Chunk {
 // log is the log of a part, as of now; a view without records when nothing was
 // ever written to the bucket.
 func (rd *Reader) log(pr *partReader) (*bucket.Log, *bucket.View, error) {
+	if pr.LakeOnly { // nothing is read there
+		return nil, &bucket.View{Start: pr.Start, Kept: pr.Start, End: pr.Start}, nil
+	}
 	lg, v, err := rd.r.shard(pr.Shard).Log(pr.Bucket)
 	switch {
 	case err != nil:
@@ -228,7 +246,9 @@ func (rd *Reader) log(pr *partReader) (*bucket.Log, *bucket.View, error) {
 func (rd *Reader) Places() map[string]millrace.Offset {
 	out := make(map[string]millrace.Offset, len(rd.parts))
 	for _, pr := range rd.parts {
-		out[pr.Key] = pr.Start
+		if pr.Bucket.Bucket != NoBucket {
+			out[pr.Key] = pr.Start
+		}
 	}
 	return out
 }
@@ -237,6 +257,9 @@ func (rd *Reader) Places() map[string]millrace.Offset {
 func (rd *Reader) HighWatermarks() (map[string]millrace.Offset, error) {
 	out := make(map[string]millrace.Offset, len(rd.parts))
 	for _, pr := range rd.parts {
+		if pr.Bucket.Bucket == NoBucket {
+			continue
+		}
 		_, v, err := rd.log(pr)
 		if errs.Is(err, errs.PartitionNotFound) && rd.plan.Follow {
 			continue // it is about to leave
@@ -258,7 +281,7 @@ func (rd *Reader) Done() bool {
 		return false
 	}
 	for _, pr := range rd.parts {
-		if pr.state || pr.Start < pr.End {
+		if pr.lake || pr.state || pr.Start < pr.End {
 			return false
 		}
 	}

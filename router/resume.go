@@ -14,18 +14,32 @@ func (rd *Reader) cursor() *cursor {
 	c := &cursor{table: rd.plan.Table.ID}
 	for i, pr := range rd.parts {
 		c.places = append(c.places, place{partition: pr.Bucket.Partition, bucket: pr.Bucket.Bucket, offset: pr.Start})
-		if !pr.state {
+		if !pr.state && !pr.lake {
 			continue
 		}
 		if c.state == nil {
-			c.state = &cursorState{index: i, after: pr.After}
+			c.state = &cursorState{index: i, after: pr.After, file: pr.File, row: pr.Row}
 		}
 		c.state.end = i + 1
 	}
 	if c.state != nil {
-		c.state.snapshots = rd.holdState()
+		rd.fillState(c.state)
 	}
 	return c
+}
+
+// fillState adds what the state part of a cursor stands on.
+func (rd *Reader) fillState(st *cursorState) {
+	st.snapshots = rd.holdState()
+	if rd.plan.history == nil {
+		return
+	}
+	st.inLake = make([]bool, st.end-st.index)
+	for i := range st.inLake {
+		if rd.parts[st.index+i].lake {
+			st.inLake[i], st.lake = true, rd.plan.history.snap.ID()
+		}
+	}
 }
 
 // CursorAfter is where a reader stands that has given the chunk's rows up to and
@@ -41,6 +55,10 @@ func (rd *Reader) CursorAfter(c *Chunk, i int) string {
 		cur.places[at].offset = c.batch.Header.Base + millrace.Offset(c.row(i)) + 1
 		return cur.String()
 	}
+	if c.at != nil {
+		cur.state.row = c.at[i] + 1
+		return cur.String()
+	}
 	// The part was in its state when the chunk was read, though it may have been
 	// read to the end since.
 	if cur.state == nil || cur.state.index != at {
@@ -48,7 +66,8 @@ func (rd *Reader) CursorAfter(c *Chunk, i int) string {
 		if cur.state != nil {
 			end = cur.state.end
 		}
-		cur.state = &cursorState{index: at, end: end, snapshots: rd.holdState()}
+		cur.state = &cursorState{index: at, end: end}
+		rd.fillState(cur.state)
 	}
 	cur.state.after = c.stateKey(i)
 	return cur.String()

@@ -95,6 +95,8 @@ type fixture struct {
 	cat *fakeCatalog
 	w   *storage.Worker
 	r   *router.Router
+	// lake is nil for tests that have none.
+	lake router.Lake
 }
 
 func newFixture(t *testing.T) *fixture {
@@ -111,7 +113,7 @@ func (f *fixture) open() {
 	})
 	require.NoError(f.t, err)
 	require.NoError(f.t, f.w.Err())
-	f.r = router.New(router.Options{Catalog: f.cat, Shards: f.w.Shards(), Signer: plainSigner{}, Clock: realClock{}, Logger: slog.New(slog.DiscardHandler), Registerer: prometheus.NewRegistry()})
+	f.r = router.New(router.Options{Catalog: f.cat, Shards: f.w.Shards(), Signer: plainSigner{}, Lake: f.lake, Clock: realClock{}, Logger: slog.New(slog.DiscardHandler), Registerer: prometheus.NewRegistry()})
 }
 
 // crash drops everything that is not synced and opens again.

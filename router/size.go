@@ -11,7 +11,18 @@ func (r *Router) Size(p *Plan) (rows, bytes int64, err error) {
 	if p.Follow || p.Filtered() {
 		return -1, -1, nil
 	}
-	for _, part := range p.Parts {
+	for i := range p.Parts {
+		part := p.Parts[i]
+		if part.Lake {
+			n, size, ok := p.lakeSize(&p.Parts[i])
+			if !ok {
+				return -1, -1, nil
+			}
+			rows += n
+			if bytes >= 0 {
+				bytes += size
+			}
+		}
 		if part.State {
 			sn := p.snaps[part.Shard]
 			if sn == nil { // held under an id, and not looked up for this
@@ -45,6 +56,21 @@ func (r *Router) Size(p *Plan) (rows, bytes int64, err error) {
 	return rows, bytes, nil
 }
 
+// lakeSize is how many rows and stored bytes the lake has of a part, as its metadata say;
+// not ok when they do not.
+func (p *Plan) lakeSize(part *Part) (rows, bytes int64, ok bool) {
+	if p.history.files == nil {
+		return 0, 0, false
+	}
+	for _, f := range p.filesOf(part)[part.File:] {
+		if f.Deleted < 0 {
+			return 0, 0, false
+		}
+		rows, bytes = rows+f.Rows-f.Deleted, bytes+f.Bytes
+	}
+	return rows, bytes, part.Row == 0
+}
+
 // LetGo ends the holding of a plan's snapshots, when its tickets are given to
 // nobody after all.
 func (r *Router) LetGo(p *Plan) {
@@ -59,7 +85,7 @@ type Standing struct {
 	Partition string // "" on tables without partitions
 	Bucket    uint16
 	Next      millrace.Offset // the next record of the log
-	// State says that keyed state is to be read before the log.
+	// State says that keyed state, or rows of the lake, are to be read before the log.
 	State         bool
 	HighWatermark millrace.Offset
 }
@@ -68,7 +94,16 @@ type Standing struct {
 // the ends of their logs as of now.
 func (rd *Reader) Standings() ([]Standing, error) {
 	out := make([]Standing, 0, len(rd.parts))
+	history := map[string]bool{} // partitions of which files of no one bucket are unread
 	for _, pr := range rd.parts {
+		if pr.Bucket.Bucket == NoBucket && pr.lake {
+			history[pr.Partition] = true
+		}
+	}
+	for _, pr := range rd.parts {
+		if pr.Bucket.Bucket == NoBucket {
+			continue // which has no log
+		}
 		_, v, err := rd.log(pr)
 		if errs.Is(err, errs.PartitionNotFound) && rd.plan.Follow {
 			continue // it is about to leave
@@ -76,7 +111,7 @@ func (rd *Reader) Standings() ([]Standing, error) {
 		if err != nil {
 			return nil, err
 		}
-		out = append(out, Standing{Key: pr.Key, Partition: pr.Partition, Bucket: pr.Bucket.Bucket, Next: pr.Start, State: pr.state, HighWatermark: v.End})
+		out = append(out, Standing{Key: pr.Key, Partition: pr.Partition, Bucket: pr.Bucket.Bucket, Next: pr.Start, State: pr.state || pr.lake || history[pr.Partition], HighWatermark: v.End})
 	}
 	return out, nil
 }

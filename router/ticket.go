@@ -29,6 +29,7 @@ type planForm struct {
 	Table     millrace.TableID            `json:"t"`
 	Schema    millrace.SchemaID           `json:"s"`
 	View      View                        `json:"w,omitempty"`
+	Tier      Tier                        `json:"e,omitempty"`
 	Columns   []millrace.ColumnID         `json:"c"`
 	Filter    string                      `json:"f,omitempty"`
 	Params    []json.RawMessage           `json:"p,omitempty"`
@@ -45,10 +46,16 @@ type planForm struct {
 	// Of a plan that follows a partitioned table: which partitions may join.
 	Partitions []string `json:"q,omitempty"`
 	Buckets    []uint16 `json:"u,omitempty"`
-	Skipped    [2]int   `json:"y,omitzero"` // partitions in all, and left out
+	Skipped    [2]int   `json:"y,omitzero"`  // partitions in all, and left out
+	Lake       int64    `json:"a,omitempty"` // the snapshot of the lake that parts read
 }
 
-const planFormVersion = 2
+// Versions of the form: who reads one reads those before. A plan without rows of the
+// lake is of the one before, which those take who know no lake.
+const (
+	planFormVersion     = 2
+	lakePlanFormVersion = 3
+)
 
 // Hold makes the shards keep the plan's snapshots, so that tickets or tokens of
 // the plan can be read later, idle at most for the given time, and to the ttl
@@ -108,6 +115,9 @@ func (r *Router) seal(p *Plan, page bool, expires time.Time) (string, error) {
 		f.Codec = &p.Codec
 	}
 	f.Skipped = [2]int{p.scope.total, p.scope.skipped}
+	if p.history != nil && slices.ContainsFunc(p.Parts, func(part Part) bool { return part.Lake || part.LakeOnly }) {
+		f.Version, f.Lake, f.Tier = lakePlanFormVersion, p.history.snap.ID(), p.Tier
+	}
 	if p.Follow && p.Table.Partitioned() {
 		f.Partitions, f.Buckets = p.scope.partitions, p.scope.buckets
 	}
@@ -153,7 +163,7 @@ func (r *Router) unseal(ctx context.Context, text string, page bool) (*Plan, err
 		return nil, err
 	}
 	var f planForm
-	if err := json.Unmarshal(b, &f); err != nil || f.Version != planFormVersion || f.Page != page {
+	if err := json.Unmarshal(b, &f); err != nil || f.Version < planFormVersion || f.Version > lakePlanFormVersion || f.Page != page {
 		return nil, errs.New(errs.InvalidValue, "the ticket or page token is not one for this use")
 	}
 	if now := r.o.Clock.Now(); now.Unix() > f.Expires {
@@ -168,7 +178,7 @@ func (r *Router) unseal(ctx context.Context, text string, page bool) (*Plan, err
 		return nil, err
 	}
 	p := &Plan{
-		Table: t, View: f.View, Limit: f.Limit, Follow: f.Follow, Heartbeat: f.Heartbeat, PageSize: f.PageSize,
+		Table: t, View: f.View, Tier: f.Tier, Limit: f.Limit, Follow: f.Follow, Heartbeat: f.Heartbeat, PageSize: f.PageSize,
 		now: time.UnixMicro(f.NowMicros).UTC(), snaps: map[millrace.ShardID]*shard.Snapshot{},
 	}
 	if f.Codec != nil {
@@ -195,6 +205,18 @@ func (r *Router) unseal(ctx context.Context, text string, page bool) (*Plan, err
 	p.scope = scope{partitions: f.Partitions, buckets: f.Buckets, total: f.Skipped[0], skipped: f.Skipped[1]}
 	if err := r.openParts(ctx, p, f.Parts); err != nil {
 		return nil, err
+	}
+	if f.Lake != 0 {
+		snap, err := r.snapshotOf(ctx, t, f.Lake)
+		if err == nil {
+			err = r.readsHistory(ctx, p, snap)
+		}
+		if err != nil {
+			return nil, err
+		}
+	}
+	if p.history == nil && readsFiles(p.Parts) {
+		return nil, errs.New(errs.InvalidValue, "the ticket or page token is not one for this use")
 	}
 	for i := range p.Parts {
 		if part := &p.Parts[i]; part.State {
@@ -320,8 +342,8 @@ func (rd *Reader) resumeParts() []Part {
 	var out []Part
 	for _, pr := range rd.parts {
 		part := pr.Part
-		part.State = pr.state
-		if !part.State && part.End != millrace.NoOffset && part.Start >= part.End {
+		part.Lake, part.State = pr.lake, pr.state
+		if !part.Lake && !part.State && part.End != millrace.NoOffset && part.Start >= part.End {
 			continue
 		}
 		out = append(out, part)
@@ -334,6 +356,10 @@ func (rd *Reader) resumeParts() []Part {
 func (rd *Reader) more() bool {
 	for _, pr := range rd.parts {
 		switch {
+		case pr.lake:
+			if rd.moreInLake(pr) || pr.Start < pr.End {
+				return true
+			}
 		case pr.state && pr.rows != nil:
 			if pr.cut || pr.rows.Next() {
 				return true

@@ -5,8 +5,8 @@
 //
 // Start: data directory and its lock → listeners (from here /healthz answers, and
 // everything else says that the server is starting) → catalog, and whether the
-// directory's data is that cluster's → place of the lake → worker, which recovers →
-// router → doors → keeper of partitions → addresses.json → ready.
+// directory's data is that cluster's → worker, which recovers → router → doors →
+// keeper of partitions → addresses.json → ready.
 //
 // Stop, when the context ends: readiness off and new work refused with `draining`
 // → requests and streams under way end, at most drainTime → keeper ended → doors closed → worker

@@ -15,7 +15,6 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/millrace/millrace/errs"
-	"github.com/millrace/millrace/icebergrest"
 )
 
 const (
@@ -177,10 +176,6 @@ func loopbackHost(host string) bool {
 
 // refuse answers with an error before any handler has seen the request.
 func refuse(w http.ResponseWriter, r *http.Request, e *errs.Error) {
-	if icebergrest.Serves(r.URL.Path) {
-		icebergrest.Refuse(w, e)
-		return
-	}
 	kind := errs.KindOf(e.Code)
 	if kind.RetryAfterSeconds > 0 {
 		w.Header().Set("Retry-After", fmt.Sprint(kind.RetryAfterSeconds))

@@ -79,7 +79,7 @@ func (s *Server) openDoors(ctx context.Context) error {
 		Clock: s.clock, Logger: s.log, Registerer: s.metrics.registry,
 	})
 	s.serveFlight(l)
-	s.front.serveAPI(s.doors(api))
+	s.front.serveAPI(api)
 	s.keepPartitions(ctx, r)
 	return nil
 }

@@ -20,7 +20,6 @@ import (
 	"github.com/millrace/millrace/catalog"
 	"github.com/millrace/millrace/flightsvc"
 	"github.com/millrace/millrace/storage"
-	"github.com/millrace/millrace/tier/iceberg"
 )
 
 // drainTime is how long requests and streams under way have at a stop.
@@ -49,7 +48,6 @@ type Server struct {
 	front   *front
 	catalog *catalog.Catalog
 	worker  *storage.Worker
-	lake    *iceberg.Format
 	flight  *flightsvc.Service
 	grpc    *grpc.Server
 
@@ -95,7 +93,7 @@ func Run(ctx context.Context, o Options) error {
 
 // start runs the steps of the package comment, each with its undoing.
 func (s *Server) start(ctx context.Context) error {
-	for _, step := range []func(context.Context) error{s.openDataDir, s.listen, s.openCatalog, s.openLake, s.openWorker, s.openDoors} {
+	for _, step := range []func(context.Context) error{s.openDataDir, s.listen, s.openCatalog, s.openWorker, s.openDoors} {
 		if err := step(ctx); err != nil {
 			return err
 		}

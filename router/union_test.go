@@ -1,0 +1,205 @@
+package router_test
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	millrace "github.com/millrace/millrace"
+	"github.com/millrace/millrace/errs"
+	"github.com/millrace/millrace/router"
+)
+
+// The tier is said by suffix or request; what contradicts is refused, and so is the lake
+// of a table that has none (X11).
+func TestTiers(t *testing.T) {
+	f, l := lakeFixture(t)
+	log, bare := f.table("log", false, 2), f.table("bare", false, 2)
+	log.Options.Lake = inLake()
+	f.write(log, router.Append, rows(log, 0, 30, "a"))
+	f.write(bare, router.Append, rows(bare, 0, 30, "a"))
+	require.Empty(t, f.lines("d.log$lake", &router.ReadRequest{}), "nothing was tiered yet")
+	require.Len(t, f.lines("d.log", &router.ReadRequest{}), 30)
+	l.tier(log)
+	f.write(log, router.Append, rows(log, 30, 50, "b"))
+
+	for _, c := range []struct {
+		path string
+		req  router.ReadRequest
+		rows int
+	}{
+		{"d.log", router.ReadRequest{}, 50},
+		{"d.log", router.ReadRequest{Tier: "union"}, 50},
+		{"d.log", router.ReadRequest{Tier: "hot"}, 50},
+		{"d.log", router.ReadRequest{Tier: "lake"}, 30},
+		{"d.log$lake", router.ReadRequest{}, 30},
+		{"d.log$lake", router.ReadRequest{Tier: "lake", View: "rows", From: &router.Position{Kind: router.Full}}, 30},
+		{"d.log", router.ReadRequest{From: &router.Position{Kind: router.Full}}, 50},
+		{"d.log$lake", router.ReadRequest{Filter: "k >= 28 OR n = 3"}, 5},
+		{"d.log", router.ReadRequest{Filter: "_log_offset IS NULL"}, 30},
+		{"d.log", router.ReadRequest{Filter: "_log_offset IS NOT NULL"}, 20},
+		{"d.log", router.ReadRequest{Filter: "_bucket IS NULL"}, 30},
+		{"d.log", router.ReadRequest{Filter: "k < 3 OR k > 47", Columns: []string{"v"}}, 5},
+		{"d.log", router.ReadRequest{Limit: new(int64(35))}, 35},
+		{"d.log", router.ReadRequest{Limit: new(int64(7))}, 7},
+		{"d.bare", router.ReadRequest{Tier: "union"}, 30},
+		{"d.bare", router.ReadRequest{Tier: "hot"}, 30},
+	} {
+		require.Len(t, f.lines(c.path, &c.req), c.rows, "%s %+v", c.path, c.req)
+	}
+	for _, c := range []struct {
+		path string
+		req  router.ReadRequest
+		says string
+	}{
+		{"d.log$lake", router.ReadRequest{Tier: "hot"}, "suffix asks for"},
+		{"d.log$lake", router.ReadRequest{Tier: "union"}, "suffix asks for"},
+		{"d.log$lake", router.ReadRequest{View: "changelog"}, "no changes"},
+		{"d.log$changelog", router.ReadRequest{Tier: "lake"}, "no changes"},
+		{"d.log", router.ReadRequest{Tier: "cold"}, "union, hot, lake"},
+		{"d.log$lake", router.ReadRequest{From: &router.Position{Kind: router.Earliest}}, "newest snapshot"},
+		{"d.log$lake", router.ReadRequest{Until: &router.Position{Kind: router.AtTime, Time: time.Unix(1, 0)}}, "newest snapshot"},
+		{"d.log$lake", router.ReadRequest{Buckets: []int{1}}, "several buckets"},
+		{"d.log", router.ReadRequest{Until: &router.Position{Kind: router.AtOffsets, Offsets: map[string]millrace.Offset{"0": 1}}}, ""},
+		{"d.bare$lake", router.ReadRequest{}, "table.datalake.enabled"},
+		{"d.bare", router.ReadRequest{Tier: "lake"}, "table.datalake.enabled"},
+	} {
+		_, err := f.r.Plan(context.Background(), c.path, &c.req, router.Scan)
+		require.True(t, errs.Is(err, errs.InvalidValue), "%s %+v: %v", c.path, c.req, err)
+		require.ErrorContains(t, err, c.says)
+	}
+}
+
+// answers are what a log table gives over some questions, as lines.
+func (f *fixture) answers(path, tier string, rng func(int) int) [][]string {
+	var out [][]string
+	for _, req := range []router.ReadRequest{
+		{},
+		{Columns: []string{"v"}},
+		{Columns: []string{"n", "k"}, Filter: "v LIKE '%1%'"},
+		{Filter: fmt.Sprintf("n = %d", rng(10))},
+		{Filter: fmt.Sprintf("k >= %d AND k < %d", rng(300), rng(300))},
+		{Filter: "v IS NULL"},
+		{Filter: fmt.Sprintf("k IN (%d, %d)", rng(300), rng(300)), Columns: []string{"k"}},
+	} {
+		req.Tier = tier
+		out = append(out, f.lines(path, &req))
+	}
+	return out
+}
+
+// The union of a log table is its log, whenever rows were tiered and files merged: by
+// scan, by pages, by tickets that are cut and read twice, in views of the log, and counted.
+func TestUnionOfLogTable(t *testing.T) {
+	for _, keyed := range []int{0, 1} { // columns of the bucket key
+		for _, buckets := range []int{1, 3} {
+			f, l := lakeFixture(t)
+			tbl := f.table("t", false, buckets)
+			tbl.Options.Lake = inLake()
+			if keyed == 1 {
+				tbl.BucketKey = []millrace.ColumnID{1}
+			}
+			rng := newRand(t)
+			n := 0
+			for step := range 12 {
+				if more := rng.IntN(40); more > 0 {
+					f.write(tbl, router.Append, rows(tbl, n, n+more, "x"))
+					n += more
+				}
+				if rng.IntN(2) == 0 {
+					l.tier(tbl)
+				}
+				if rng.IntN(4) == 0 {
+					l.maintain(tbl)
+				}
+				seed := rng.Uint64()
+				draw := func() func(int) int { r := randOf(seed); return r.IntN }
+				want := f.answers("d.t", "hot", draw())
+				require.Equal(t, want, f.answers("d.t", "", draw()), "step %d", step)
+				all := want[0]
+				require.Equal(t, all, f.pages(&router.ReadRequest{PageSize: new(1 + rng.IntN(30))}, "d.t", func() {
+					f.write(tbl, router.Append, rows(tbl, n, n+1, "x"))
+					n++
+					l.tier(tbl)
+					l.maintain(tbl)
+				}), "step %d", step)
+				all = f.lines("d.t", &router.ReadRequest{Tier: "hot"})
+				require.Equal(t, all, f.tickets("d.t", &router.ReadRequest{}, func() { l.tier(tbl); l.maintain(tbl) }))
+				count, err := f.r.Count(context.Background(), "d.t", &router.ReadRequest{})
+				require.NoError(t, err)
+				require.EqualValues(t, len(all), count)
+				lake, err := f.r.Count(context.Background(), "d.t$lake", &router.ReadRequest{})
+				require.NoError(t, err)
+				require.Len(t, f.lines("d.t$lake", &router.ReadRequest{}), int(lake))
+			}
+		}
+	}
+}
+
+// pages reads a request page by page, doing something between the pages.
+func (f *fixture) pages(req *router.ReadRequest, path string, between func()) []string {
+	var out []string
+	for i := 0; ; i++ {
+		p, err := f.r.Page(context.Background(), path, req, router.Scan)
+		require.NoError(f.t, err)
+		rd := f.r.Open(p)
+		for {
+			c, err := rd.Next(context.Background(), 0)
+			if err != nil {
+				require.ErrorContains(f.t, err, "EOF")
+				break
+			}
+			rec, err := c.Record()
+			require.NoError(f.t, err)
+			out = append(out, text(f.t, rec)...)
+			rec.Release()
+			c.Release()
+		}
+		next, err := rd.NextPage()
+		require.NoError(f.t, err)
+		require.NoError(f.t, rd.Close())
+		if next == "" {
+			break
+		}
+		req = &router.ReadRequest{PageToken: next, PageSize: req.PageSize}
+		if i == 0 {
+			between()
+		}
+	}
+	slices.Sort(out)
+	return out
+}
+
+// tickets reads a request by tickets, twice, doing something after they were given.
+func (f *fixture) tickets(path string, req *router.ReadRequest, between func()) []string {
+	p, err := f.r.Plan(context.Background(), path, req, router.Scan)
+	require.NoError(f.t, err)
+	f.r.Hold(p, router.TicketTTL, router.TicketTTL)
+	var texts []string
+	for _, part := range p.Split(1024) {
+		text, err := f.r.Ticket(part, time.Now().Add(time.Hour))
+		require.NoError(f.t, err)
+		texts = append(texts, text)
+	}
+	p.Close()
+	var first []string
+	for i := range 2 {
+		var got []string
+		for _, text := range texts {
+			p, err := f.r.OpenTicket(context.Background(), text)
+			require.NoError(f.t, err)
+			got = append(got, f.drain(p)...)
+		}
+		if i == 0 {
+			first = got
+			between()
+		}
+		require.Equal(f.t, first, got)
+	}
+	slices.Sort(first)
+	return first
+}
