@@ -175,6 +175,9 @@ func (r *round) commit(ctx context.Context, next lake.Offsets) (*snapshot, error
 
 // toCommit writes the offsets and says what is to be committed.
 func (r *round) toCommit(ctx context.Context, next lake.Offsets) (*commit, error) {
+	if err := r.settle(ctx); err != nil {
+		return nil, err
+	}
 	r.mu.Lock()
 	e, ended := r.mu.edit, r.mu.ended
 	r.mu.Unlock()

@@ -30,6 +30,10 @@
 //	    name says it.
 //	I7  Files that we write are sealed: what is damaged in them is found before a row of
 //	    it is given.
+//	I8  Maintenance commits as a round does, on the snapshot that it was planned on, and
+//	    gives way to one that comes in between. It removes only files with names of ours
+//	    that are 24 hours old and that no kept snapshot refers to, and versions of the
+//	    metadata from below.
 //
 // Concurrency: as package lake says. Of processes, any number may work on one lake table.
 package iceberg

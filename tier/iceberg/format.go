@@ -35,11 +35,34 @@ type Format struct {
 	o       Options
 	cluster string // the id in hex digits
 	wait    func(context.Context, time.Duration) error
+
+	// What files that never change were read to, of all tables.
+	contents  *memo[string, *contents] // by manifest list
+	positions *memo[string, positions] // by path
+	referred  *memo[string, []string]  // by manifest list or manifest: what it refers to
+
+	mu struct {
+		sync.Mutex
+		swept map[millrace.TableID]time.Time // when the folder was looked through
+	}
 }
+
+// How much of each is remembered, in bytes.
+const (
+	maxContentsBytes  = 64 << 20
+	maxPositionsBytes = 64 << 20
+	maxReferredBytes  = 16 << 20
+)
 
 // New makes a format.
 func New(o Options) *Format {
-	return &Format{o: o, cluster: hex.EncodeToString(o.Cluster[:]), wait: pause}
+	f := &Format{
+		o: o, cluster: hex.EncodeToString(o.Cluster[:]), wait: pause,
+		contents: newMemo[string, *contents](maxContentsBytes), positions: newMemo[string, positions](maxPositionsBytes),
+		referred: newMemo[string, []string](maxReferredBytes),
+	}
+	f.mu.swept = map[millrace.TableID]time.Time{}
+	return f
 }
 
 // folder is the key of a table's folder: numbers only, so that nothing a user names
@@ -55,6 +78,9 @@ type lakeTable struct {
 	folder   string // key in the store
 	location string // URI of the folder
 	pointer  pointer
+	// desc is any version of the table: what is read of it, its partition columns, bucket
+	// key and buckets, does not change.
+	desc *millrace.Table
 
 	mu struct {
 		sync.Mutex

@@ -68,7 +68,17 @@ func (p *lakePointer) load(ctx context.Context, seen *version) (*version, error)
 	case n == 0:
 		return nil, nil //nolint:nilnil // There is none.
 	case seen != nil && n == seen.number:
-		return seen, nil
+		// Old versions are removed, from below: when this one is gone, so may be the next.
+		_, err := p.store.Stat(ctx, p.key(n))
+		if err == nil {
+			return seen, nil
+		}
+		if !errors.Is(err, objstore.ErrNotExist) {
+			return nil, storeError(err, "look for %s", uriOf(p.store, p.key(n)))
+		}
+		if n, err = p.highest(ctx); err != nil || n == 0 {
+			return nil, err
+		}
 	}
 	body, err := p.store.Get(ctx, p.key(n))
 	if err != nil {

@@ -14,7 +14,7 @@ import (
 
 // ours matches the names of the Parquet files that we write:
 // p<partition id>[-b<bucket>]-r<round>-<random>[-deletes].parquet.
-var ours = regexp.MustCompile(`^p\d+(?:-b(\d+))?-r\d+-[0-9a-f]{16}(-deletes)?\.parquet$`)
+var ours = regexp.MustCompile(`^p(\d+)(?:-b(\d+))?-r\d+-[0-9a-f]{16}(-deletes)?\.parquet$`)
 
 // dataName is a new name of a data file of a slice.
 func dataName(s lake.Slice, round int64) string { return fileName(s, round, "") }
@@ -36,11 +36,22 @@ func fileName(s lake.Slice, round int64, kind string) string {
 	return fmt.Sprintf("p%d%s-r%d-%s%s.parquet", partition, bucket, round, hex.EncodeToString(random[:]), kind)
 }
 
+// partitionOfName is the partition id that the name of a file of ours says; 0 when it
+// says none.
+func partitionOfName(file string) millrace.PartitionID {
+	if m := ours.FindStringSubmatch(path.Base(file)); m != nil {
+		if id, err := strconv.ParseUint(m[1], 10, 32); err == nil {
+			return millrace.PartitionID(id)
+		}
+	}
+	return 0
+}
+
 // bucketOfName is the bucket that the name of a file of ours says; lake.NoBucket when
 // it says none.
 func bucketOfName(file string) int {
-	if m := ours.FindStringSubmatch(path.Base(file)); m != nil && m[1] != "" {
-		if b, err := strconv.ParseUint(m[1], 10, 16); err == nil && b < millrace.MaxBuckets {
+	if m := ours.FindStringSubmatch(path.Base(file)); m != nil && m[2] != "" {
+		if b, err := strconv.ParseUint(m[2], 10, 16); err == nil && b < millrace.MaxBuckets {
 			return int(b)
 		}
 	}

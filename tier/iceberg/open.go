@@ -50,6 +50,7 @@ func (t *lakeTable) check(m table.Metadata) error {
 // open opens the lake table of a table, and makes it when there is none.
 func (f *Format) open(ctx context.Context, desc *millrace.Table) (*lakeTable, error) {
 	t := f.handle(desc.ID)
+	t.desc = desc
 	v, err := t.load(ctx)
 	if err != nil || v != nil {
 		return t, err

@@ -72,8 +72,17 @@ type fetch struct {
 
 var _ lake.Rows = (*rows)(nil)
 
-// openRows begins to read a file. deleted are positions of it.
-func openRows(ctx context.Context, store objstore.Reader, key string, size int64, deleted *roaring.Bitmap, r lake.Read) (*rows, error) {
+// reading says what is read of a file.
+type reading struct {
+	lake.Read
+	// deleted are positions that are left out; nil: none.
+	deleted *roaring.Bitmap
+	// mayHold leaves out row groups by the statistics of their columns; nil: none.
+	mayHold func(stats func(millrace.Column) (filter.Stats, bool)) bool
+}
+
+// openRows begins to read a file.
+func openRows(ctx context.Context, store objstore.Reader, key string, size int64, r reading) (*rows, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	f, err := openParquet(ctx, store, key, size)
 	if err != nil {
@@ -81,7 +90,7 @@ func openRows(ctx context.Context, store objstore.Reader, key string, size int64
 		return nil, err
 	}
 	out := &rows{
-		ctx: ctx, cancel: cancel, file: f, schema: row.ArrowSchema(r.Columns), deleted: deleted,
+		ctx: ctx, cancel: cancel, file: f, schema: row.ArrowSchema(r.Columns), deleted: r.deleted,
 		most: maxBatchRows, from: max(0, r.From),
 	}
 	if r.BatchRows > 0 {
@@ -95,7 +104,7 @@ func openRows(ctx context.Context, store objstore.Reader, key string, size int64
 }
 
 // plan finds the columns in the file, and the row groups that are read.
-func (r *rows) plan(read lake.Read) error {
+func (r *rows) plan(read reading) error {
 	for _, c := range read.Columns {
 		col, err := r.file.find(c)
 		if err != nil {
@@ -111,7 +120,7 @@ func (r *rows) plan(read lake.Read) error {
 		if starts[g+1] <= r.from {
 			continue
 		}
-		if !r.file.mayMatch(g, read.Schema, read.Filter) {
+		if !r.file.mayMatch(g, &read) {
 			r.stats.RowsSkipped += starts[g+1] - max(starts[g], r.from)
 			continue
 		}
@@ -141,28 +150,37 @@ func (f *parquetFile) find(c millrace.Column) (column, error) {
 	return col, nil
 }
 
-// mayMatch says whether a row group may hold a row that passes a filter.
-func (f *parquetFile) mayMatch(group int, s *millrace.Schema, flt *filter.Filter) bool {
-	if flt == nil {
-		return true
+// mayMatch says whether a row group may hold a row that is wanted.
+func (f *parquetFile) mayMatch(group int, r *reading) bool {
+	stats := func(c millrace.Column) (filter.Stats, bool) { return f.columnStats(group, c) }
+	if r.mayHold != nil && !r.mayHold(stats) {
+		return false
 	}
-	return flt.MayMatch(func(name string) (filter.Stats, bool) {
-		i := s.Index(name)
-		if i < 0 || s.Columns[i].Type.Nested() {
+	return r.Filter == nil || r.Filter.MayMatch(func(name string) (filter.Stats, bool) {
+		i := r.Schema.Index(name)
+		if i < 0 {
 			return filter.Stats{}, false
 		}
-		c := s.Columns[i]
-		field := indexField(f.fr.Manifest.Fields, c.ID)
-		if field < 0 { // the file is older than the column
-			n := f.starts[group+1] - f.starts[group]
-			return filter.Stats{Rows: n, Nulls: n}, true
-		}
-		leaf := f.fr.Manifest.Fields[field].ColIndex
-		if leaf < 0 {
-			return filter.Stats{}, false
-		}
-		return groupStats(f.rd.MetaData(), group, leaf, c.Type)
+		return stats(r.Schema.Columns[i])
 	})
+}
+
+// columnStats are the statistics of a scalar column of a row group; false when there
+// are none.
+func (f *parquetFile) columnStats(group int, c millrace.Column) (filter.Stats, bool) {
+	field := indexField(f.fr.Manifest.Fields, c.ID)
+	switch {
+	case c.Type.Nested():
+		return filter.Stats{}, false
+	case field < 0: // the file is older than the column
+		n := f.starts[group+1] - f.starts[group]
+		return filter.Stats{Rows: n, Nulls: n}, true
+	}
+	leaf := f.fr.Manifest.Fields[field].ColIndex
+	if leaf < 0 {
+		return filter.Stats{}, false
+	}
+	return groupStats(f.rd.MetaData(), group, leaf, c.Type)
 }
 
 // fetchAhead begins to fetch the next row group, if it is small enough to be held.

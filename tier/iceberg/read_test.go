@@ -106,9 +106,9 @@ func TestReadEvolved(t *testing.T) {
 			}
 		}
 		store := memStore{nameOf(w): body}
-		rs, err := openRows(t.Context(), store, nameOf(w), int64(len(body)), deleted, lake.Read{
+		rs, err := openRows(t.Context(), store, nameOf(w), int64(len(body)), reading{deleted: deleted, Read: lake.Read{
 			Columns: now, From: int64(from), BatchRows: rapid.IntRange(0, 20).Draw(t, "batch"),
-		})
+		}})
 		require.NoError(t, err)
 		schema := row.ArrowSchema(now)
 		got, at := readAll(t, rs, schema)
@@ -141,9 +141,9 @@ func TestReadFiltered(t *testing.T) {
 		all := buildRecord(row.ArrowSchema(cols), values)
 
 		f := drawFilter(t, cols, all)
-		rs, err := openRows(t.Context(), memStore{nameOf(w): body}, nameOf(w), int64(len(body)), nil, lake.Read{
+		rs, err := openRows(t.Context(), memStore{nameOf(w): body}, nameOf(w), int64(len(body)), reading{Read: lake.Read{
 			Columns: cols, Schema: &millrace.Schema{Columns: cols}, Filter: f,
-		})
+		}})
 		require.NoError(t, err)
 		skipped += rs.Stats().RowsSkipped
 		_, at := readAll(t, rs, row.ArrowSchema(cols))
@@ -201,7 +201,7 @@ func smallFile(w written) (cols []millrace.Column, body []byte, want arrow.Recor
 
 // readOrError reads all of a file; rows differ from want only where there is an error.
 func readOrError(t *testing.T, store memStore, name string, cols []millrace.Column, size int, want arrow.RecordBatch) error {
-	rs, err := openRows(t.Context(), store, name, int64(size), nil, lake.Read{Columns: cols})
+	rs, err := openRows(t.Context(), store, name, int64(size), reading{Read: lake.Read{Columns: cols}})
 	if err != nil {
 		return err
 	}
@@ -252,7 +252,7 @@ func TestDamagedForeignFile(t *testing.T) {
 	cols, body, _ := smallFile(written{groupRows: 25, pageBytes: 200, codec: compress.Codecs.Snappy, dictionary: true})
 	for i := 0; i < len(body); i += 11 {
 		body[i] ^= 1 << (i % 8)
-		rs, err := openRows(t.Context(), memStore{foreignName: body}, foreignName, int64(len(body)), nil, lake.Read{Columns: cols})
+		rs, err := openRows(t.Context(), memStore{foreignName: body}, foreignName, int64(len(body)), reading{Read: lake.Read{Columns: cols}})
 		for err == nil {
 			_, _, err = rs.Next()
 		}
@@ -285,7 +285,7 @@ func TestReadTouchesLittle(t *testing.T) {
 	f, err := filter.Compile("k BETWEEN 2500 AND 2600", nil, cols, time.Now())
 	require.NoError(t, err)
 	read := func(r lake.Read) lake.ReadStats {
-		rs, err := openRows(t.Context(), store, sealedName, int64(len(body)), nil, r)
+		rs, err := openRows(t.Context(), store, sealedName, int64(len(body)), reading{Read: r})
 		require.NoError(t, err)
 		readAll(t, rs, row.ArrowSchema(r.Columns))
 		require.Equal(t, int64(len(body)), rs.Stats().BytesRead+rs.Stats().BytesSkipped)

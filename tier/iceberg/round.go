@@ -27,7 +27,8 @@ type round struct {
 	mu struct {
 		sync.Mutex
 		edit
-		keys    []string // of all files written
+		found   map[string]*found // by path
+		keys    []string          // of all files written
 		written lake.Written
 		ended   bool // committed, possibly committed, or aborted
 	}

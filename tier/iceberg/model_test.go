@@ -1,0 +1,352 @@
+package iceberg
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	millrace "github.com/millrace/millrace"
+	"github.com/millrace/millrace/errs"
+	"github.com/millrace/millrace/lake"
+	"github.com/millrace/millrace/objstore"
+	"github.com/millrace/millrace/row"
+	"github.com/millrace/millrace/row/jsonrow"
+)
+
+// readLake reads a snapshot with our reader: its rows as JSON objects, sorted.
+func (w *world) readLake(s lake.Snapshot, cols []millrace.Column, scope lake.Scope) []string {
+	w.t.Helper()
+	files, err := s.Files(w.ctx(), scope)
+	require.NoError(w.t, err)
+	out := []string{}
+	for i := range files {
+		rs, err := s.Rows(w.ctx(), &files[i], lake.Read{Columns: cols, Schema: scope.Schema, Filter: scope.Filter})
+		require.NoError(w.t, err)
+		n := int64(0)
+		for {
+			b, _, err := rs.Next()
+			if errors.Is(err, io.EOF) {
+				break
+			}
+			require.NoError(w.t, err)
+			n += b.NumRows()
+			enc := jsonrow.NewEncoder(cols, jsonrow.EncodeOptions{})
+			enc.Bind(b)
+			for j := range int(b.NumRows()) {
+				out = append(out, string(enc.AppendObject(nil, j)))
+			}
+			b.Release()
+		}
+		require.NoError(w.t, rs.Close())
+		if files[i].Deleted >= 0 && scope.Filter == nil {
+			require.Equal(w.t, files[i].Rows-files[i].Deleted, n, files[i].Path)
+		}
+	}
+	slices.Sort(out)
+	return out
+}
+
+// datedStore gives its files times of the test's clock: when they were first listed.
+type datedStore struct {
+	objstore.Store
+	clock *testClock
+	seen  map[string]time.Time
+}
+
+func (s *datedStore) List(ctx context.Context, prefix string, give func(objstore.Info) error) error {
+	return s.Store.List(ctx, prefix, func(i objstore.Info) error {
+		if _, ok := s.seen[i.Key]; !ok {
+			s.seen[i.Key] = s.clock.now
+		}
+		i.Modified = s.seen[i.Key]
+		return give(i)
+	})
+}
+
+// keyOfRow is the primary key of a row.
+func (w *world) keyOfRow(d *millrace.Table, line string) string {
+	b := batch(w.t, d.Schema.Columns, line)
+	defer b.Release()
+	return string(row.AppendKey(nil, b, d.KeyIndexes(d.PrimaryKey), 0))
+}
+
+// keyedModel is a keyed table in the lake, and what is in it by partition and key.
+type keyedModel struct {
+	w     *world
+	d     *millrace.Table
+	parts []*millrace.Partition
+	rows  map[string]map[int64]string // by partition name, then key
+	next  int64
+	rng   *rand.Rand
+}
+
+func (m *keyedModel) line(part, key int64) string {
+	text := strings.Repeat(fmt.Sprintf("%x", m.rng.Uint64()), 1+m.rng.IntN(8))
+	return fmt.Sprintf(`{"dt":"2026-01-%02d","id":%d,"v":%q}`, part+1, key, text)
+}
+
+// round commits a round as tiering does: of each slice, the keys that changed are
+// deleted, then written as they are now.
+func (m *keyedModel) round(changes int) {
+	w, d := m.w, m.d
+	lt, err := w.f.Open(w.ctx(), d)
+	require.NoError(w.t, err)
+	r, err := lt.Begin(w.ctx(), d)
+	require.NoError(w.t, err)
+	type change struct {
+		part, key int64
+		remove    bool
+	}
+	bySlice := map[lake.Slice][]change{}
+	for range changes {
+		c := change{int64(m.rng.IntN(len(m.parts))), m.rng.Int64N(300), m.rng.IntN(4) == 0}
+		s := lake.Slice{Partition: m.parts[c.part], Bucket: 0}
+		bySlice[s] = append(bySlice[s], c)
+	}
+	for s, changes := range bySlice {
+		rows := m.rows[s.Partition.Name]
+		keys, want := map[string]struct{}{}, map[int64]bool{}
+		lines := map[int64]string{}
+		for _, c := range changes {
+			if _, was := rows[c.key]; was {
+				want[c.key] = true
+			}
+			line := m.line(c.part, c.key)
+			keys[w.keyOfRow(d, line)] = struct{}{}
+			if delete(lines, c.key); !c.remove {
+				lines[c.key] = line
+			}
+		}
+		half := len(keys) / 2 // in two calls, as bounded memory may want it
+		n := int64(0)
+		for _, part := range [][]string{slices.Collect(maps.Keys(keys))[:half], slices.Collect(maps.Keys(keys))[:]} {
+			set := map[string]struct{}{}
+			for _, k := range part {
+				set[k] = struct{}{}
+			}
+			got, err := r.Delete(w.ctx(), s, set)
+			require.NoError(w.t, err)
+			n += got
+		}
+		require.Equal(w.t, int64(len(want)), n, "deleted rows")
+		for _, c := range changes {
+			delete(rows, c.key)
+		}
+		if len(lines) == 0 {
+			continue
+		}
+		a, err := r.Append(w.ctx(), s)
+		require.NoError(w.t, err)
+		for _, key := range slices.Sorted(maps.Keys(lines)) {
+			rows[key] = lines[key]
+			b := batch(w.t, d.Schema.Columns, lines[key])
+			require.NoError(w.t, a.Write(b))
+			b.Release()
+		}
+		require.NoError(w.t, a.Close())
+	}
+	m.next++
+	_, err = r.Commit(w.ctx(), lake.Offsets{m.parts[0].BucketID(0): millrace.Offset(m.next)})
+	require.NoError(w.t, err)
+}
+
+// check compares the lake with the model: by our reader, in parts by scope, and by
+// iceberg-go's.
+func (m *keyedModel) check() lake.Snapshot {
+	w := m.w
+	lt, err := w.another().Open(w.ctx(), m.d)
+	require.NoError(w.t, err)
+	s, err := lt.Newest(w.ctx())
+	require.NoError(w.t, err)
+	want := []string{}
+	for _, rows := range m.rows {
+		want = slices.AppendSeq(want, maps.Values(rows))
+	}
+	slices.Sort(want)
+	require.Equal(w.t, want, w.readLake(s, m.d.Schema.Columns, lake.Scope{}))
+	require.Equal(w.t, want, w.scan(m.d))
+	require.Equal(w.t, int64(len(want)), s.Totals().Rows)
+	require.Equal(w.t, lake.Offsets{m.parts[0].BucketID(0): millrace.Offset(m.next)}, s.Offsets())
+	one := []string{}
+	for _, p := range m.parts[:1] {
+		one = slices.AppendSeq(one, maps.Values(m.rows[p.Name]))
+	}
+	slices.Sort(one)
+	require.Equal(w.t, one, w.readLake(s, m.d.Schema.Columns, lake.Scope{Partition: func(v []string) bool { return v[0] == m.parts[0].Values[0] }}))
+	return s
+}
+
+func newKeyedModel(w *world, seed uint64, deletes millrace.LakeDeletes) *keyedModel {
+	d := testTable(1, []string{"dt", "id"}, []string{"dt"}, 1, "dt DATE NOT NULL", "id BIGINT NOT NULL", "v STRING")
+	d.Options.Lake.Deletes, d.Options.Lake.Compact, d.Options.Lake.Expire = deletes, true, true
+	m := &keyedModel{w: w, d: d, rows: map[string]map[int64]string{}, rng: rand.New(rand.NewPCG(seed, 1))}
+	for i := range 3 {
+		v := fmt.Sprintf("2026-01-%02d", i+1)
+		p := &millrace.Partition{ID: millrace.PartitionID(i + 1), Table: d.ID, Name: "dt=" + v, Values: []string{v}}
+		m.parts = append(m.parts, p)
+		m.rows[p.Name] = map[int64]string{}
+	}
+	return m
+}
+
+// Rounds that change and remove rows of a keyed table leave its last rows, however
+// rows that are no more are kept, and maintenance in between changes none of them:
+// files, deletes, manifests and snapshots stay few, totals are right, readers of a
+// snapshot go on.
+func TestKeyedRounds(t *testing.T) {
+	for _, deletes := range []millrace.LakeDeletes{millrace.PositionDeletes, millrace.RewriteFiles} {
+		t.Run(string(deletes), func(t *testing.T) {
+			w := newWorld(t)
+			m := newKeyedModel(w, 7, deletes)
+			var done lake.Maintained
+			m.round(200)
+			before := m.check()
+			beforeRows := w.readLake(before, m.d.Schema.Columns, lake.Scope{})
+			for i := range 24 {
+				m.round(1 + m.rng.IntN(30))
+				if i%4 == 3 {
+					w.clock.now = w.clock.now.Add(10 * time.Minute)
+					lt, err := w.f.Open(w.ctx(), m.d)
+					require.NoError(t, err)
+					n, err := lt.Maintain(w.ctx(), m.d)
+					require.NoError(t, err)
+					done.Commits += n.Commits
+					done.FilesMerged += n.FilesMerged
+					done.DeletesMerged += n.DeletesMerged
+					m.check()
+				}
+			}
+			s := m.check()
+			require.Equal(t, beforeRows, w.readLake(before, m.d.Schema.Columns, lake.Scope{}))
+			require.Positive(t, done.Commits)
+			require.Greater(t, done.FilesMerged, 12)
+			require.LessOrEqual(t, s.Totals().DataFiles, int64(3*2*tierFiles))
+			if deletes == millrace.PositionDeletes {
+				require.Positive(t, done.DeletesMerged)
+				require.LessOrEqual(t, s.Totals().DeleteFiles, int64(3*2*tierFiles))
+			} else {
+				require.Zero(t, s.Totals().DeleteFiles)
+			}
+		})
+	}
+}
+
+// Snapshots go 24 hours after they were replaced and the files that only they need
+// with them; version files and unfinished files too, those of others never.
+func TestExpire(t *testing.T) {
+	w := newWorld(t)
+	dated := &datedStore{w.store, w.clock, map[string]time.Time{}}
+	w.f = New(Options{Store: dated, Cluster: w.f.o.Cluster, Clock: w.clock, Logger: w.f.o.Logger})
+	m := newKeyedModel(w, 3, millrace.PositionDeletes)
+	m.round(50)
+	old := m.check()
+	foreign := w.f.folder(m.d.ID) + "/data/of-someone-else.parquet"
+	orphan := w.f.folder(m.d.ID) + "/data/p1-b0-r9-0123456789abcdef.parquet"
+	for _, key := range []string{foreign, orphan} {
+		require.NoError(t, w.store.Put(w.ctx(), key, []byte("x")))
+	}
+	maintain := func() lake.Maintained {
+		require.NoError(t, dated.List(w.ctx(), "", func(objstore.Info) error { return nil }))
+		lt, err := w.f.Open(w.ctx(), m.d)
+		require.NoError(t, err)
+		n, err := lt.Maintain(w.ctx(), m.d)
+		require.NoError(t, err)
+		return n
+	}
+	for range 12 {
+		m.round(20)
+		maintain()
+	}
+	stale := w.another()
+	staleTable, err := stale.Open(w.ctx(), m.d)
+	require.NoError(t, err)
+	_, err = staleTable.Newest(w.ctx())
+	require.NoError(t, err)
+
+	for maintain().Commits > 0 { // iceberg-go's own times are real: no commit is in the future
+	}
+	w.clock.now = w.clock.now.Add(23 * time.Hour)
+	n := maintain()
+	require.Zero(t, n.SnapshotsExpired)
+	require.Zero(t, n.FilesRemoved)
+	w.clock.now = w.clock.now.Add(3 * time.Hour)
+	n = maintain()
+	m.check()
+	require.Greater(t, n.SnapshotsExpired, 10)
+	require.Greater(t, n.FilesRemoved, 30)
+	_, err = w.store.Stat(w.ctx(), foreign)
+	require.NoError(t, err)
+	_, err = w.store.Stat(w.ctx(), orphan)
+	require.Error(t, err)
+	lt, err := w.another().Open(w.ctx(), m.d)
+	require.NoError(t, err)
+	_, err = lt.Snapshot(w.ctx(), old.ID())
+	require.Equal(t, errs.SnapshotGone, errs.CodeOf(err))
+
+	// A process that saw a version that is gone since finds the newest, and its round
+	// follows it.
+	newest, err := lt.Newest(w.ctx())
+	require.NoError(t, err)
+	seen, err := staleTable.Newest(w.ctx())
+	require.NoError(t, err)
+	require.Equal(t, newest.ID(), seen.ID())
+	m.round(5)
+	m.check()
+	require.Zero(t, maintain().SnapshotsExpired)
+}
+
+// A merge that is overtaken by a commit is given up, with its files, and the commit
+// stays.
+func TestMergeGivesWay(t *testing.T) {
+	w := newWorld(t)
+	m := newKeyedModel(w, 5, millrace.PositionDeletes)
+	for range 10 {
+		m.round(30)
+	}
+	lt, err := w.f.open(w.ctx(), m.d)
+	require.NoError(t, err)
+	r, err := lt.begin(w.ctx(), m.d)
+	require.NoError(t, err)
+	merged, err := r.merge(w.ctx())
+	require.NoError(t, err)
+	require.True(t, merged)
+	m.round(30)
+	var done lake.Maintained
+	require.ErrorIs(t, r.publishMerge(w.ctx(), &done), errConflict)
+	r.Abort(w.ctx())
+	require.Zero(t, done)
+	m.check()
+}
+
+// Surplus snapshots go earlier, but not while a reader may hold them; what says how far
+// the table is stays, and what others have named.
+func TestExpired(t *testing.T) {
+	w := newWorld(t)
+	m := newKeyedModel(w, 9, millrace.PositionDeletes)
+	for range 4 {
+		m.round(3)
+	}
+	lt, err := w.f.open(w.ctx(), m.d)
+	require.NoError(t, err)
+	v, err := lt.load(w.ctx())
+	require.NoError(t, err)
+	ids, late := expired(v.meta, w.clock.now.Add(24*time.Hour+time.Minute))
+	require.Len(t, ids, 3)
+	require.False(t, late)
+	_, late = expired(v.meta, w.clock.now.Add(26*time.Hour))
+	require.True(t, late)
+	ids, _ = expired(v.meta, w.clock.now.Add(23*time.Hour))
+	require.Empty(t, ids)
+	require.Equal(t, []int{0, 1, 1, 2, 2}, []int{tier(1, 10), tier(10, 10), tier(39, 10), tier(40, 10), tier(159, 10)})
+	require.Negative(t, cmp.Compare(lake.ReadGrace, keepFor))
+}
