@@ -26,7 +26,7 @@ func behindProxy(t *testing.T, server *objstoretest.Server) (*faultproxy.Proxy, 
 	t.Cleanup(proxy.Close)
 	o := s3Options(server)
 	o.S3.Endpoint = proxy.Endpoint
-	o.S3.Timeout, o.S3.Backoff = 300*time.Millisecond, 2*time.Millisecond
+	o.S3.Timeout, o.S3.Backoff = time.Second, 2*time.Millisecond
 	return proxy, o
 }
 
@@ -42,9 +42,9 @@ func TestContractThroughFaults(t *testing.T) {
 	t.Parallel()
 	server := objstoretest.StartGateway(t)
 	proxy, o := behindProxy(t, server)
-	o.S3.Attempts = 12
+	o.S3.Attempts, o.S3.Timeout = 12, 3*time.Second
 	proxy.Set(faultproxy.Seeded(20, everything), 20*time.Millisecond)
-	objstoretest.Run(t, opener(server.URI("p"), o), 21<<20)
+	objstoretest.Run(t, opener(server.URI("p"), o), 11<<20)
 	for f := range everything {
 		require.NotZero(t, proxy.Met()[f], "fault %d", f)
 	}
@@ -124,7 +124,7 @@ func TestWriterLosesItsAnswer(t *testing.T) {
 	body := bytes.Repeat([]byte("0123456789abcdef"), 6<<16)
 	for _, server := range []*objstoretest.Server{objstoretest.StartFake(t), objstoretest.StartGateway(t)} {
 		proxy, o := behindProxy(t, server)
-		o.S3.Timeout = 2 * time.Second
+		o.S3.Timeout = 5 * time.Second
 		s := opener(server.URI("p"), o)(t)
 		for _, f := range []faultproxy.Fault{faultproxy.LoseAnswer, faultproxy.Twice, faultproxy.SlowDown, faultproxy.LoseAnswerSoftly} {
 			for name, which := range map[string]func(*http.Request) bool{
