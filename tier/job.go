@@ -70,6 +70,10 @@ func (t *table) open(ctx context.Context, desc *millrace.Table) (lake.Table, err
 	if lt != nil {
 		return lt, nil
 	}
+	// Opening makes what is not there: it must not bring back what was purged.
+	if err := t.stays(ctx); err != nil {
+		return nil, err
+	}
 	lt, err := t.m.o.Format.Open(ctx, desc)
 	if err != nil {
 		return nil, err

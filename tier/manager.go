@@ -115,6 +115,7 @@ type Manager struct {
 	jobs  sync.WaitGroup
 	due   chan struct{} // a place for each job that may run because it is due
 	asked chan struct{} // and because it was asked for
+	looks chan struct{} // for each table of which the lake is asked where it is
 
 	mu     sync.Mutex
 	tables map[millrace.TableID]*table
@@ -128,6 +129,7 @@ func New(o Options) *Manager {
 	o.ensureDefaults()
 	m := &Manager{
 		o: o, tables: map[millrace.TableID]*table{}, due: make(chan struct{}, o.Concurrency), asked: make(chan struct{}, o.Concurrency),
+		looks: make(chan struct{}, maxLooks),
 	}
 	m.pacer.clock = o.Clock
 	m.life, m.end = context.WithCancel(context.Background())

@@ -137,6 +137,8 @@ func (r *round) take(ctx context.Context, p *piece) (done bool, err error) {
 	id := p.id(r.desc)
 	from, have := r.next[id]
 	switch {
+	case logs.End < p.end:
+		return true, nil // the partition is leaving: its log is no more
 	case have && from > logs.End:
 		return false, isAhead(r.desc, p, from)
 	case have && from >= p.end:

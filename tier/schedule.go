@@ -20,6 +20,7 @@ const (
 	// leastFreshness is what is aimed at when a table asks for less.
 	leastFreshness = time.Second
 	lookTime       = 20 * time.Second // that the lake has for its first answer
+	maxLooks       = 8                // at once
 )
 
 // run makes passes until Close.
@@ -115,16 +116,24 @@ func (t *table) askLake(desc *millrace.Table) {
 		return
 	}
 	t.running = t.m.spawn(func() {
-		ctx, cancel := context.WithTimeout(t.m.life, lookTime)
-		defer cancel()
-		err := t.exclusively(ctx, func(ctx context.Context) error {
-			_, err := t.look(ctx, desc)
-			return err
-		})
-		if t.m.life.Err() == nil {
-			t.ended(err)
+		select {
+		case t.m.looks <- struct{}{}:
+			if err := t.lookNow(desc); t.m.life.Err() == nil {
+				t.ended(err)
+			}
+			<-t.m.looks
+		case <-t.m.life.Done():
 		}
 		t.run() // what was asked for meanwhile
+	})
+}
+
+func (t *table) lookNow(desc *millrace.Table) error {
+	ctx, cancel := context.WithTimeout(t.m.life, lookTime)
+	defer cancel()
+	return t.exclusively(ctx, func(ctx context.Context) error {
+		_, err := t.look(ctx, desc)
+		return err
 	})
 }
 
