@@ -177,7 +177,7 @@ func TestReadsThroughFaults(t *testing.T) {
 	ctx := t.Context()
 	server := objstoretest.StartGateway(t)
 	proxy, o := behindProxy(t, server)
-	o.S3.Attempts = 3
+	o.S3.Attempts, o.S3.Timeout = 3, 400*time.Millisecond
 	reg := prometheus.NewRegistry()
 	o.Registerer = reg
 	s := opener(server.URI("p"), o)(t)
@@ -214,7 +214,14 @@ func TestReadsThroughFaults(t *testing.T) {
 			require.NotContains(t, err.Error(), "exceeded maximum")
 		}
 	}
-	proxy.Set(nil, 0)
+	require.Equal(t, []string{
+		"millrace_objstore_call_duration_seconds",
+		"millrace_objstore_failures_total",
+		"millrace_objstore_read_bytes_total",
+		"millrace_objstore_requests_total",
+		"millrace_objstore_retries_total",
+		"millrace_objstore_written_bytes_total",
+	}, documented(t, reg))
 	counts := counted(t, reg)
 	// One less when a broken idle connection has the transport try by itself.
 	require.InDelta(t, 5+2*5, counts["retries_total get"], 1)

@@ -3,9 +3,11 @@ package objstore_test
 import (
 	"context"
 	"fmt"
+	"io"
 	"maps"
 	"net/http"
 	"net/http/httptest"
+	"runtime"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -192,4 +194,36 @@ func TestRemoveOfSome(t *testing.T) {
 	err := s.Remove(t.Context(), "a", "b")
 	require.True(t, errs.Is(err, errs.Unavailable), "%v", err)
 	require.ErrorContains(t, err, "p/b stays: AccessDenied")
+}
+
+// A writer holds a few parts, however long its object gets.
+func TestWriterMemory(t *testing.T) {
+	var received atomic.Int64
+	s, _ := liar(t, func(w http.ResponseWriter, r *http.Request) {
+		n, _ := io.Copy(io.Discard, r.Body)
+		switch {
+		case r.Method == http.MethodPut:
+			received.Add(n)
+			w.Header().Set("ETag", `"e"`)
+		case r.URL.Query().Has("uploads"):
+			_, _ = w.Write([]byte(`<InitiateMultipartUploadResult><UploadId>u</UploadId></InitiateMultipartUploadResult>`))
+		default:
+			_, _ = w.Write([]byte(`<CompleteMultipartUploadResult><Key>k</Key></CompleteMultipartUploadResult>`))
+		}
+	})
+	w, err := s.Writer(t.Context(), "a")
+	require.NoError(t, err)
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	chunk := make([]byte, 1<<20)
+	const total = 200 << 20
+	for range total / len(chunk) {
+		_, err := w.Write(chunk)
+		require.NoError(t, err)
+	}
+	require.NoError(t, w.Close())
+	runtime.ReadMemStats(&after)
+	require.Equal(t, int64(total), received.Load())
+	// Six parts of 8 MiB, and what the first one costs while it grows.
+	require.Less(t, after.TotalAlloc-before.TotalAlloc, uint64(110<<20))
 }

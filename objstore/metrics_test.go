@@ -38,30 +38,39 @@ func TestMetrics(t *testing.T) {
 	require.Error(t, s.List(ctx, "", func(objstore.Info) error { return errors.New("enough") }))
 	require.NoError(t, s.Remove(ctx, "a"))
 
+	require.Equal(t, []string{
+		"millrace_objstore_call_duration_seconds",
+		"millrace_objstore_failures_total",
+		"millrace_objstore_read_bytes_total",
+		"millrace_objstore_written_bytes_total",
+	}, documented(t, reg))
+	calls := map[string]uint64{}
 	all, err := reg.Gather()
 	require.NoError(t, err)
-	var names []string
-	page, err := os.ReadFile("../docs/metrics.md")
-	require.NoError(t, err)
-	calls := map[string]uint64{}
 	for _, f := range all {
-		names = append(names, f.GetName())
-		row := regexp.MustCompile("(?m)^" + regexp.QuoteMeta("| `"+f.GetName()+"` | "+strings.ToLower(f.GetType().String())+" | ") + "[a-z, ]*" + regexp.QuoteMeta(" | "+f.GetHelp()+" |") + "$")
-		require.True(t, row.Match(page), "docs/metrics.md: %s", f.GetName())
 		for _, m := range f.GetMetric() {
 			if h := m.GetHistogram(); h != nil {
 				calls[m.GetLabel()[0].GetValue()] = h.GetSampleCount()
 			}
 		}
 	}
-	require.Equal(t, []string{
-		"millrace_objstore_call_duration_seconds",
-		"millrace_objstore_failures_total",
-		"millrace_objstore_read_bytes_total",
-		"millrace_objstore_written_bytes_total",
-	}, names)
 	require.Equal(t, map[string]uint64{"put": 2, "create": 2, "write": 1, "get": 2, "read_at": 1, "stat": 1, "list": 1, "remove": 1}, calls)
 	require.Equal(t, map[string]float64{"failures_total put": 1, "read_bytes_total": 107, "written_bytes_total": 111}, counted(t, reg))
+}
+
+// documented are the names of a registry's metrics, each of which is in docs/metrics.md.
+func documented(t *testing.T, reg *prometheus.Registry) (names []string) {
+	t.Helper()
+	page, err := os.ReadFile("../docs/metrics.md")
+	require.NoError(t, err)
+	all, err := reg.Gather()
+	require.NoError(t, err)
+	for _, f := range all {
+		names = append(names, f.GetName())
+		row := regexp.MustCompile("(?m)^" + regexp.QuoteMeta("| `"+f.GetName()+"` | "+strings.ToLower(f.GetType().String())+" | ") + "[a-z, ]*" + regexp.QuoteMeta(" | "+f.GetHelp()+" |") + "$")
+		require.True(t, row.Match(page), "docs/metrics.md: %s", f.GetName())
+	}
+	return names
 }
 
 // counted are the counters of a registry, by name and labels.
