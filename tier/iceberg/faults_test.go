@@ -3,6 +3,7 @@ package iceberg
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 
@@ -109,12 +110,11 @@ func (s *script) check() {
 func TestFailingCalls(t *testing.T) {
 	s := newScript(t)
 	s.run(-1)
-	s.check()
-	calls := len(s.w.store.Calls())
+	calls := s.w.store.Calls()
 	require.Empty(t, s.w.orphans(s.d))
-	for k := range calls {
+	for k, call := range calls {
 		for _, f := range []objstoretest.Fault{{After: k}, {After: k, Happens: true}, {After: k, Times: -1}} {
-			if f.Times < 0 && k%4 != 0 {
+			if f.Times < 0 && k%4 != 0 || f.Happens && slices.Contains(objstoretest.Reads, call.Op) {
 				continue
 			}
 			t.Run(fmt.Sprintf("%d happens=%t times=%d", k, f.Happens, f.Times), func(t *testing.T) {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"log/slog"
 	"sync"
+	"time"
 
 	ice "github.com/apache/iceberg-go"
 
@@ -158,6 +159,9 @@ func (r *round) Clear(ctx context.Context, s lake.Slice) error {
 	return r.removed(paths, rows)
 }
 
+// abortLimit is how long the files of a round are tried to be removed.
+const abortLimit = 30 * time.Second
+
 // Abort implements lake.Round.
 func (r *round) Abort(ctx context.Context) {
 	r.mu.Lock()
@@ -168,6 +172,9 @@ func (r *round) Abort(ctx context.Context) {
 	if ended || len(keys) == 0 {
 		return
 	}
+	// Often the round is given up because its context ended.
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), abortLimit)
+	defer cancel()
 	if err := r.t.f.o.Store.Remove(ctx, keys...); err != nil {
 		r.t.f.o.Logger.WarnContext(ctx, "files of a round that was given up are still there", slog.Any("table_id", r.t.id), slog.Int("files", len(keys)), slog.Any("err", err))
 	}

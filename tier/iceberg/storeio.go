@@ -71,9 +71,9 @@ func storeError(err error, format string, args ...any) error {
 	case errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded):
 		return fmt.Errorf("%s: %w", what, err)
 	case errors.Is(err, objstore.ErrNotExist), errors.Is(err, fs.ErrNotExist), errors.Is(err, io.ErrUnexpectedEOF):
-		return errs.New(errs.CorruptData, "cannot %s: the file is missing or too short: %v", what, err)
+		return &errs.Error{Code: errs.CorruptData, Message: "cannot " + what + ": the file is missing or too short", Err: err}
 	}
-	return errs.New(errs.Unavailable, "cannot %s: %v", what, err)
+	return &errs.Error{Code: errs.Unavailable, Message: "cannot " + what, Err: err}
 }
 
 // metaError is an error of iceberg-go about a file that it read through a storeIO: one of
@@ -82,7 +82,7 @@ func metaError(err error, format string, args ...any) error {
 	if _, ok := errors.AsType[*fs.PathError](err); ok || errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) {
 		return storeError(err, format, args...)
 	}
-	return errs.New(errs.CorruptData, "cannot %s: the file is damaged: %v", fmt.Sprintf(format, args...), err)
+	return &errs.Error{Code: errs.CorruptData, Message: "cannot " + fmt.Sprintf(format, args...) + ": the file is damaged", Err: err}
 }
 
 // Open implements io.IO.

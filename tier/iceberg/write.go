@@ -20,12 +20,14 @@ import (
 )
 
 // A row group ends at rowGroupBytes of encoded columns, which are held in memory until
-// then, or at rowGroupRows. Batches are written in pieces of writeRows, so that neither is
-// passed by much.
+// then, or at rowGroupRows. Batches are written in pieces of about pieceBytes and at most
+// writeRows, so that neither it nor the file is passed by much.
 const (
 	rowGroupBytes = 32 << 20
 	rowGroupRows  = 1 << 20
 	writeRows     = 32 << 10
+	pieceBytes    = 1 << 20
+	minPieceRows  = 64
 )
 
 // writerProperties are those of all Parquet files.
@@ -45,7 +47,8 @@ type fileWriter struct {
 	slice  lake.Slice
 	values map[int]any
 	schema *arrow.Schema
-	target int64
+	target int64 // bytes of a file
+	group  int64 // bytes of a row group
 
 	file  *openFile
 	done  []ice.DataFile
@@ -88,7 +91,7 @@ func (r *round) newFileWriter(ctx context.Context, s lake.Slice) (*fileWriter, e
 	if o := r.desc.Options.Lake; o != nil && o.TargetFileBytes > 0 {
 		target = o.TargetFileBytes
 	}
-	return &fileWriter{r: r, ctx: ctx, slice: s, values: values, schema: schema, target: target}, nil
+	return &fileWriter{r: r, ctx: ctx, slice: s, values: values, schema: schema, target: target, group: rowGroupBytes}, nil
 }
 
 // write appends a batch of the round's lake columns.
@@ -101,8 +104,13 @@ func (w *fileWriter) write(batch arrow.RecordBatch) error {
 		return err
 	}
 	defer rec.Release()
-	for at := int64(0); at < rec.NumRows(); at += writeRows {
-		piece := rec.NewSlice(at, min(at+writeRows, rec.NumRows()))
+	size := int64(1)
+	for _, c := range rec.Columns() {
+		size += dataBytes(c.Data())
+	}
+	step := min(writeRows, max(minPieceRows, rec.NumRows()*pieceBytes/size))
+	for at := int64(0); at < rec.NumRows(); at += step {
+		piece := rec.NewSlice(at, min(at+step, rec.NumRows()))
 		err := w.writePiece(piece)
 		piece.Release()
 		if err != nil {
@@ -111,6 +119,19 @@ func (w *fileWriter) write(batch arrow.RecordBatch) error {
 	}
 	w.rows += rec.NumRows()
 	return nil
+}
+
+// dataBytes is how much memory a column's buffers take.
+func dataBytes(d arrow.ArrayData) (n int64) {
+	for _, b := range d.Buffers() {
+		if b != nil {
+			n += int64(b.Len())
+		}
+	}
+	for _, c := range d.Children() {
+		n += dataBytes(c)
+	}
+	return n
 }
 
 // convert gives a batch in the types of the file.
@@ -149,7 +170,7 @@ func (w *fileWriter) writePiece(rec arrow.RecordBatch) error {
 	switch {
 	case w.file.out.n+group >= w.target:
 		return w.finish()
-	case group >= rowGroupBytes:
+	case group >= w.group:
 		if err := pq.NewBufferedRowGroupChecked(); err != nil {
 			return storeError(err, "write %s", w.file.key)
 		}
