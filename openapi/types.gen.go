@@ -145,6 +145,27 @@ func (e LakeStatusFormat) Valid() bool {
 	}
 }
 
+// Defines values for LakeStatusState.
+const (
+	LakeStatusStateEmpty   LakeStatusState = "empty"
+	LakeStatusStateFailing LakeStatusState = "failing"
+	LakeStatusStateOk      LakeStatusState = "ok"
+)
+
+// Valid indicates whether the value is a known member of the LakeStatusState enum.
+func (e LakeStatusState) Valid() bool {
+	switch e {
+	case LakeStatusStateEmpty:
+		return true
+	case LakeStatusStateFailing:
+		return true
+	case LakeStatusStateOk:
+		return true
+	default:
+		return false
+	}
+}
+
 // Defines values for NewGrantVerbs.
 const (
 	NewGrantVerbsAdmin    NewGrantVerbs = "admin"
@@ -674,36 +695,86 @@ type Info struct {
 
 	// Limits The limits of requests. Bytes count after decompression.
 	Limits Limits `json:"limits"`
+
+	// LakeLocation Where lake tables lie: a file or s3 address; empty when there is no lake.
+	LakeLocation string `json:"lake_location"`
 }
 
 // Int64Format How 64-bit integers are written.
 type Int64Format string
 
-// LakeStatus defines model for LakeStatus.
+// LakeError Why the lake does not take rows.
+type LakeError struct {
+	// Code Stable name of a kind of error; see [/docs/errors](/docs/errors).
+	Code   ErrorCode `json:"code"`
+	Detail string    `json:"detail"`
+	Since  time.Time `json:"since"`
+}
+
+// LakeStatus Examples: {"committed_at":"2026-11-29T10:00:00Z","enabled":true,"format":"iceberg","lag_ms":41000,"location":"file:///srv/millrace/lake/5f1c/9","offsets":{"0":120000},"pending_rows":350,"round":12,"skipped_rows":0,"snapshot_id":"4871360235712044617","state":"ok","table_id":9,"totals":{"bytes":4821733,"data_files":3,"delete_files":0,"deleted_rows":0,"rows":120000}}
 type LakeStatus struct {
-	CommittedAt time.Time        `json:"committed_at,omitempty,omitzero"`
-	Format      LakeStatusFormat `json:"format"`
+	TableID int64 `json:"table_id"`
 
-	// LagMs Age of the oldest of them.
-	LagMs int64 `json:"lag_ms,omitempty"`
+	// Enabled Whether rows are tiered now (`table.datalake.enabled`).
+	Enabled bool             `json:"enabled"`
+	Format  LakeStatusFormat `json:"format"`
 
-	// LagRows Records that are not in the lake yet.
-	LagRows int64 `json:"lag_rows,omitempty"`
-
-	// Location Where the lake table lies.
+	// Location Where the lake table lies; empty while the lake cannot be reached.
 	Location string `json:"location"`
 
-	// Offsets The next offset to read, by bucket key: `{"0": 17}`.
+	// State `empty`: nothing was committed yet. `failing`: `error` says why; it is tried again, and nothing leaves the log meanwhile.
+	State LakeStatusState `json:"state"`
+
+	// Error Why the lake does not take rows.
+	Error *LakeError `json:"error,omitempty"`
+
+	// SnapshotID The last committed snapshot; absent before the first round, like `round` and `committed_at`.
+	SnapshotID string `json:"snapshot_id,omitempty"`
+
+	// Round Rounds count up.
+	Round       int64     `json:"round,omitempty"`
+	CommittedAt time.Time `json:"committed_at,omitempty,omitzero"`
+
+	// LagMs Age of the oldest record that is not in the lake; 0 when all are.
+	LagMs int64 `json:"lag_ms"`
+
+	// Offsets Where the log of each bucket goes on after the snapshot; at most 10,000.
 	//
 	// Examples: {"0":17,"1":12}
 	Offsets Offsets `json:"offsets"`
 
-	// SnapshotID The last committed snapshot; absent before the first round.
-	SnapshotID string `json:"snapshot_id,omitempty"`
+	// PendingRows Records that are not in the lake.
+	PendingRows int64 `json:"pending_rows"`
+
+	// SkippedRows Records that the log let go of while tiering was off, since the server started.
+	SkippedRows int64 `json:"skipped_rows"`
+
+	// Totals What the snapshot holds.
+	Totals LakeTotals `json:"totals"`
+
+	// RowsTiered Rows that `tier_lake` wrote.
+	RowsTiered *int64 `json:"rows_tiered,omitempty"`
 }
 
 // LakeStatusFormat defines model for LakeStatus.Format.
 type LakeStatusFormat string
+
+// LakeStatusState `empty`: nothing was committed yet. `failing`: `error` says why; it is tried again, and nothing leaves the log meanwhile.
+type LakeStatusState string
+
+// LakeTotals What the snapshot holds.
+type LakeTotals struct {
+	// Rows Live rows.
+	Rows int64 `json:"rows"`
+
+	// DeletedRows Rows in data files that deletes have taken.
+	DeletedRows int64 `json:"deleted_rows"`
+	DataFiles   int64 `json:"data_files"`
+	DeleteFiles int64 `json:"delete_files"`
+
+	// Bytes Of data and delete files.
+	Bytes int64 `json:"bytes"`
+}
 
 // Limits The limits of requests. Bytes count after decompression.
 type Limits struct {
@@ -925,11 +996,11 @@ type Partition struct {
 	// Examples: {"dt":"2026-08-26","hour":7}
 	Partition PartitionValues `json:"partition"`
 
-	// State `expired`: only in the lake.
+	// State `expired`: in the lake alone, or being dropped.
 	State PartitionState `json:"state"`
 }
 
-// PartitionState `expired`: only in the lake.
+// PartitionState `expired`: in the lake alone, or being dropped.
 type PartitionState string
 
 // PartitionList defines model for PartitionList.

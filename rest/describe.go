@@ -114,12 +114,12 @@ func (h *Handler) schemas(r *http.Request, database, table string) ([]*millrace.
 func (h *Handler) GetInfo(w http.ResponseWriter, _ *http.Request) {
 	id := h.o.Catalog.ClusterID()
 	h.answer(w, http.StatusOK, openapi.Info{
-		Version: h.o.Version, ClusterID: hex.EncodeToString(id[:]), FlightAddress: h.o.FlightAddress, Features: []string{},
+		Version: h.o.Version, ClusterID: hex.EncodeToString(id[:]), FlightAddress: h.o.FlightAddress, LakeLocation: h.o.LakeLocation, Features: []string{},
 		Limits: openapi.Limits{
 			JSONBodyBytes: maxJSONBytes, JSONBodyRows: maxJSONRows, NdjsonLineBytes: 1 << 20, ArrowMessageBytes: 64 << 20,
 			ChunkRows: chunkRows, ChunkBytes: chunkBytes, LookupKeys: router.MaxLookupKeys,
 			RowBytes: router.MaxRowBytes, KeyBytes: router.MaxKeyBytes, Columns: catalog.MaxColumns, Nesting: millrace.MaxTypeNesting,
-			Buckets: millrace.MaxBuckets, Partitions: 10_000, FilterBytes: filter.MaxTextBytes, FilterDepth: filter.MaxDepth, FilterInValues: filter.MaxInList,
+			Buckets: millrace.MaxBuckets, Partitions: millrace.MaxPartitions, FilterBytes: filter.MaxTextBytes, FilterDepth: filter.MaxDepth, FilterInValues: filter.MaxInList,
 			PageRows: router.MaxPageSize, CursorBytes: 16 << 10, StreamBuckets: router.MaxMergedBuckets, ErrorEntries: errs.MaxFieldErrors,
 			UnacknowledgedBatches: 64, TimeoutDefaultMs: defaultTimeout.Milliseconds(), TimeoutMaxMs: maxTimeout.Milliseconds(),
 			IdempotencyKeyTTLMs: 24 * 3600 * 1000,

@@ -51,6 +51,8 @@ type Options struct {
 	Owner         string // the name of the worker that owns the shards
 	Catalog       Catalog
 	Router        *router.Router
+	Lake          Lake   // nil: nobody tiers here
+	LakeLocation  string // where lake tables lie; "" without a lake
 	Clock         Clock
 	Logger        *slog.Logger
 	// Draining is closed when streams have to end.

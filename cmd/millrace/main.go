@@ -41,7 +41,8 @@ type commands struct {
 	Offsets offsetsCmd `cmd:"" help:"Show the offsets, size and owner of each bucket of a table."`
 	Status  statusCmd  `cmd:"" help:"Show the server, its workers and shards."`
 
-	Lake  laterCmd `cmd:"" help:"The lake (not in this release)."`
+	Lake lakeCmd `cmd:"" help:"Show and tier the lake table of a table."`
+
 	Token laterCmd `cmd:"" help:"Development tokens (not in this release)."`
 	Grant laterCmd `cmd:"" help:"Grants (not in this release)."`
 	Quota laterCmd `cmd:"" help:"Quotas (not in this release)."`

@@ -47,6 +47,12 @@ type ServerInterface interface {
 	// ListBuckets Owner, offsets and size of each bucket
 	// (GET /v1/databases/{database}/tables/{table}/buckets)
 	ListBuckets(w http.ResponseWriter, r *http.Request, database DatabasePath, table TablePath, params ListBucketsParams)
+	// GetLake Format, location, snapshot, offsets and lag of the lake table
+	// (GET /v1/databases/{database}/tables/{table}/lake)
+	GetLake(w http.ResponseWriter, r *http.Request, database DatabasePath, table TablePath)
+	// TierLake Take the table to the lake now
+	// (POST /v1/databases/{database}/tables/{table}/lake/tier)
+	TierLake(w http.ResponseWriter, r *http.Request, database DatabasePath, table TablePath, params TierLakeParams)
 	// GetOffsets The offsets that a position stands for
 	// (GET /v1/databases/{database}/tables/{table}/offsets)
 	GetOffsets(w http.ResponseWriter, r *http.Request, database DatabasePath, table TablePath, params GetOffsetsParams)
@@ -137,6 +143,18 @@ func (_ Unimplemented) AlterTable(w http.ResponseWriter, r *http.Request, databa
 // ListBuckets Owner, offsets and size of each bucket
 // (GET /v1/databases/{database}/tables/{table}/buckets)
 func (_ Unimplemented) ListBuckets(w http.ResponseWriter, r *http.Request, database DatabasePath, table TablePath, params ListBucketsParams) {
+	w.WriteHeader(http.StatusNotImplemented)
+}
+
+// GetLake Format, location, snapshot, offsets and lag of the lake table
+// (GET /v1/databases/{database}/tables/{table}/lake)
+func (_ Unimplemented) GetLake(w http.ResponseWriter, r *http.Request, database DatabasePath, table TablePath) {
+	w.WriteHeader(http.StatusNotImplemented)
+}
+
+// TierLake Take the table to the lake now
+// (POST /v1/databases/{database}/tables/{table}/lake/tier)
+func (_ Unimplemented) TierLake(w http.ResponseWriter, r *http.Request, database DatabasePath, table TablePath, params TierLakeParams) {
 	w.WriteHeader(http.StatusNotImplemented)
 }
 
@@ -684,6 +702,92 @@ func (siw *ServerInterfaceWrapper) ListBuckets(w http.ResponseWriter, r *http.Re
 	handler.ServeHTTP(w, r)
 }
 
+// GetLake operation middleware
+func (siw *ServerInterfaceWrapper) GetLake(w http.ResponseWriter, r *http.Request) {
+
+	var err error
+	_ = err
+
+	// ------------- Path parameter "database" -------------
+	var database DatabasePath
+
+	err = runtime.BindStyledParameterWithOptions("simple", "database", chi.URLParam(r, "database"), &database, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: r.URL.RawPath == ""})
+	if err != nil {
+		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "database", Err: err})
+		return
+	}
+
+	// ------------- Path parameter "table" -------------
+	var table TablePath
+
+	err = runtime.BindStyledParameterWithOptions("simple", "table", chi.URLParam(r, "table"), &table, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: r.URL.RawPath == ""})
+	if err != nil {
+		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "table", Err: err})
+		return
+	}
+
+	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		siw.Handler.GetLake(w, r, database, table)
+	}))
+
+	for i := len(siw.HandlerMiddlewares) - 1; i >= 0; i-- {
+		handler = siw.HandlerMiddlewares[i](handler)
+	}
+
+	handler.ServeHTTP(w, r)
+}
+
+// TierLake operation middleware
+func (siw *ServerInterfaceWrapper) TierLake(w http.ResponseWriter, r *http.Request) {
+
+	var err error
+	_ = err
+
+	// ------------- Path parameter "database" -------------
+	var database DatabasePath
+
+	err = runtime.BindStyledParameterWithOptions("simple", "database", chi.URLParam(r, "database"), &database, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: r.URL.RawPath == ""})
+	if err != nil {
+		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "database", Err: err})
+		return
+	}
+
+	// ------------- Path parameter "table" -------------
+	var table TablePath
+
+	err = runtime.BindStyledParameterWithOptions("simple", "table", chi.URLParam(r, "table"), &table, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: r.URL.RawPath == ""})
+	if err != nil {
+		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "table", Err: err})
+		return
+	}
+
+	// Parameter object where we will unmarshal all parameters from the context
+	var params TierLakeParams
+
+	// ------------- Optional query parameter "timeout" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "timeout", r.URL.Query(), &params.Timeout, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "timeout"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "timeout", Err: err})
+		}
+		return
+	}
+
+	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		siw.Handler.TierLake(w, r, database, table, params)
+	}))
+
+	for i := len(siw.HandlerMiddlewares) - 1; i >= 0; i-- {
+		handler = siw.HandlerMiddlewares[i](handler)
+	}
+
+	handler.ServeHTTP(w, r)
+}
+
 // GetOffsets operation middleware
 func (siw *ServerInterfaceWrapper) GetOffsets(w http.ResponseWriter, r *http.Request) {
 
@@ -1207,6 +1311,12 @@ func HandlerWithOptions(si ServerInterface, options ChiServerOptions) http.Handl
 	})
 	r.Group(func(r chi.Router) {
 		r.Get(options.BaseURL+"/v1/databases/{database}/tables/{table}/buckets", wrapper.ListBuckets)
+	})
+	r.Group(func(r chi.Router) {
+		r.Get(options.BaseURL+"/v1/databases/{database}/tables/{table}/lake", wrapper.GetLake)
+	})
+	r.Group(func(r chi.Router) {
+		r.Post(options.BaseURL+"/v1/databases/{database}/tables/{table}/lake/tier", wrapper.TierLake)
 	})
 	r.Group(func(r chi.Router) {
 		r.Get(options.BaseURL+"/v1/databases/{database}/tables/{table}/offsets", wrapper.GetOffsets)

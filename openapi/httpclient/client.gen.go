@@ -246,12 +246,15 @@ type ClientInterface interface {
 
 	// GetLake Format, location, snapshot, offsets and lag of the lake table
 	//
+	// That the lake does not answer is part of the answer, and no error.
+	//
 	// Corresponds with GET /v1/databases/{database}/tables/{table}/lake (the `GetLake` operationId).
 	GetLake(ctx context.Context, database DatabasePath, table TablePath, reqEditors ...RequestEditorFn) (*http.Response, error)
 
-	// TierLake Tier one round now
+	// TierLake Take the table to the lake now
 	//
-	// Answers after its commit.
+	// Answers after the commit: every row that was acknowledged before the request is in the lake then. A request that ends
+	// before that (`timeout`) does not end the round.
 	//
 	// Corresponds with POST /v1/databases/{database}/tables/{table}/lake/tier (the `TierLake` operationId).
 	TierLake(ctx context.Context, database DatabasePath, table TablePath, params *TierLakeParams, reqEditors ...RequestEditorFn) (*http.Response, error)
@@ -991,6 +994,8 @@ func (c *Client) CountRows(ctx context.Context, database DatabasePath, table Tab
 
 // GetLake Format, location, snapshot, offsets and lag of the lake table
 //
+// That the lake does not answer is part of the answer, and no error.
+//
 // Corresponds with GET /v1/databases/{database}/tables/{table}/lake (the `GetLake` operationId).
 func (c *Client) GetLake(ctx context.Context, database DatabasePath, table TablePath, reqEditors ...RequestEditorFn) (*http.Response, error) {
 	req, err := NewGetLakeRequest(c.Server, database, table)
@@ -1004,9 +1009,10 @@ func (c *Client) GetLake(ctx context.Context, database DatabasePath, table Table
 	return c.Client.Do(req)
 }
 
-// TierLake Tier one round now
+// TierLake Take the table to the lake now
 //
-// Answers after its commit.
+// Answers after the commit: every row that was acknowledged before the request is in the lake then. A request that ends
+// before that (`timeout`) does not end the round.
 //
 // Corresponds with POST /v1/databases/{database}/tables/{table}/lake/tier (the `TierLake` operationId).
 func (c *Client) TierLake(ctx context.Context, database DatabasePath, table TablePath, params *TierLakeParams, reqEditors ...RequestEditorFn) (*http.Response, error) {
@@ -6191,14 +6197,17 @@ type ClientWithResponsesInterface interface {
 
 	// GetLakeWithResponse Format, location, snapshot, offsets and lag of the lake table
 	//
+	// That the lake does not answer is part of the answer, and no error.
+	//
 	// Returns a wrapper object for the known response body format(s).
 	//
 	// Corresponds with GET /v1/databases/{database}/tables/{table}/lake (the `GetLake` operationId).
 	GetLakeWithResponse(ctx context.Context, database DatabasePath, table TablePath, reqEditors ...RequestEditorFn) (*GetLakeResponse, error)
 
-	// TierLakeWithResponse Tier one round now
+	// TierLakeWithResponse Take the table to the lake now
 	//
-	// Answers after its commit.
+	// Answers after the commit: every row that was acknowledged before the request is in the lake then. A request that ends
+	// before that (`timeout`) does not end the round.
 	//
 	// Returns a wrapper object for the known response body format(s).
 	//
@@ -7845,8 +7854,8 @@ type GetLakeResponse struct {
 	JSON200 *LakeStatus
 	// ApplicationProblemJSON404 the response for an HTTP 404 `application/problem+json` response
 	ApplicationProblemJSON404 *NoTable
-	// ApplicationProblemJSON501 the response for an HTTP 501 `application/problem+json` response
-	ApplicationProblemJSON501 *NotImplemented
+	// ApplicationProblemJSON422 the response for an HTTP 422 `application/problem+json` response
+	ApplicationProblemJSON422 *Problem
 	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
 	ApplicationProblemJSONDefault *Problem
 }
@@ -7861,9 +7870,9 @@ func (r GetLakeResponse) GetApplicationProblemJSON404() *NoTable {
 	return r.ApplicationProblemJSON404
 }
 
-// GetApplicationProblemJSON501 returns the response for an HTTP 501 `application/problem+json` response
-func (r GetLakeResponse) GetApplicationProblemJSON501() *NotImplemented {
-	return r.ApplicationProblemJSON501
+// GetApplicationProblemJSON422 returns the response for an HTTP 422 `application/problem+json` response
+func (r GetLakeResponse) GetApplicationProblemJSON422() *Problem {
+	return r.ApplicationProblemJSON422
 }
 
 // GetApplicationProblemJSONDefault returns the response for an HTTP default `application/problem+json` response
@@ -7907,8 +7916,10 @@ type TierLakeResponse struct {
 	JSON200 *LakeStatus
 	// ApplicationProblemJSON404 the response for an HTTP 404 `application/problem+json` response
 	ApplicationProblemJSON404 *NoTable
-	// ApplicationProblemJSON501 the response for an HTTP 501 `application/problem+json` response
-	ApplicationProblemJSON501 *NotImplemented
+	// ApplicationProblemJSON422 the response for an HTTP 422 `application/problem+json` response
+	ApplicationProblemJSON422 *Problem
+	// ApplicationProblemJSON503 the response for an HTTP 503 `application/problem+json` response
+	ApplicationProblemJSON503 *Problem
 	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
 	ApplicationProblemJSONDefault *Problem
 }
@@ -7923,9 +7934,14 @@ func (r TierLakeResponse) GetApplicationProblemJSON404() *NoTable {
 	return r.ApplicationProblemJSON404
 }
 
-// GetApplicationProblemJSON501 returns the response for an HTTP 501 `application/problem+json` response
-func (r TierLakeResponse) GetApplicationProblemJSON501() *NotImplemented {
-	return r.ApplicationProblemJSON501
+// GetApplicationProblemJSON422 returns the response for an HTTP 422 `application/problem+json` response
+func (r TierLakeResponse) GetApplicationProblemJSON422() *Problem {
+	return r.ApplicationProblemJSON422
+}
+
+// GetApplicationProblemJSON503 returns the response for an HTTP 503 `application/problem+json` response
+func (r TierLakeResponse) GetApplicationProblemJSON503() *Problem {
+	return r.ApplicationProblemJSON503
 }
 
 // GetApplicationProblemJSONDefault returns the response for an HTTP default `application/problem+json` response
@@ -10564,6 +10580,8 @@ func (c *ClientWithResponses) CountRowsWithResponse(ctx context.Context, databas
 
 // GetLakeWithResponse Format, location, snapshot, offsets and lag of the lake table
 //
+// That the lake does not answer is part of the answer, and no error.
+//
 // Returns a wrapper object for the known response body format(s).
 //
 // Corresponds with GET /v1/databases/{database}/tables/{table}/lake (the `GetLake` operationId).
@@ -10575,9 +10593,10 @@ func (c *ClientWithResponses) GetLakeWithResponse(ctx context.Context, database 
 	return ParseGetLakeResponse(rsp)
 }
 
-// TierLakeWithResponse Tier one round now
+// TierLakeWithResponse Take the table to the lake now
 //
-// Answers after its commit.
+// Answers after the commit: every row that was acknowledged before the request is in the lake then. A request that ends
+// before that (`timeout`) does not end the round.
 //
 // Returns a wrapper object for the known response body format(s).
 //
@@ -12271,12 +12290,12 @@ func ParseGetLakeResponse(rsp *http.Response) (*GetLakeResponse, error) {
 		}
 		response.ApplicationProblemJSON404 = &dest
 
-	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 501:
-		var dest NotImplemented
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 422:
+		var dest Problem
 		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
 			return nil, err
 		}
-		response.ApplicationProblemJSON501 = &dest
+		response.ApplicationProblemJSON422 = &dest
 
 	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
 		var dest Problem
@@ -12318,12 +12337,19 @@ func ParseTierLakeResponse(rsp *http.Response) (*TierLakeResponse, error) {
 		}
 		response.ApplicationProblemJSON404 = &dest
 
-	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 501:
-		var dest NotImplemented
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 422:
+		var dest Problem
 		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
 			return nil, err
 		}
-		response.ApplicationProblemJSON501 = &dest
+		response.ApplicationProblemJSON422 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 503:
+		var dest Problem
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationProblemJSON503 = &dest
 
 	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
 		var dest Problem
