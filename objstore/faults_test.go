@@ -170,6 +170,30 @@ func TestWriterThatFails(t *testing.T) {
 	require.ErrorIs(t, err, objstore.ErrNotExist)
 }
 
+// That an object is missing is known once the answer has come whole.
+func TestMissingThroughFaults(t *testing.T) {
+	t.Parallel()
+	ctx := t.Context()
+	for _, server := range []*objstoretest.Server{objstoretest.StartFake(t), objstoretest.StartGateway(t)} {
+		proxy, o := behindProxy(t, server)
+		o.S3.Timeout = 300 * time.Millisecond
+		s := opener(server.URI("p"), o)(t)
+		for f := range everything {
+			proxy.Set(first(method("GET", "HEAD"), f), 0)
+			_, err := s.Get(ctx, "a")
+			require.ErrorIs(t, err, objstore.ErrNotExist, "fault %d", f)
+			proxy.Set(first(method("GET", "HEAD"), f), 0)
+			require.ErrorIs(t, s.ReadAt(ctx, "a", make([]byte, 1), 0), objstore.ErrNotExist, "fault %d", f)
+			proxy.Set(first(method("HEAD"), f), 0)
+			_, err = s.Stat(ctx, "a")
+			require.ErrorIs(t, err, objstore.ErrNotExist, "fault %d", f)
+			proxy.Set(first(method("GET"), f), 0)
+			_, err = s.Stat(ctx, "a")
+			require.ErrorIs(t, err, objstore.ErrNotExist, "fault %d", f)
+		}
+	}
+}
+
 // O5: an answer that is cut off or changed on its way is asked for again; when none gets
 // through whole, that is an error, and not that the object is short.
 func TestReadsThroughFaults(t *testing.T) {

@@ -53,7 +53,8 @@ func (f failure) again() bool {
 	case http.StatusNotImplemented, http.StatusInsufficientStorage:
 		return false
 	}
-	return f.status < 300 || f.status >= 500 || f.expired()
+	// An answer that refuses and does not get through to say why may mean anything.
+	return f.status < 300 || f.status >= 500 || f.code == "" || f.expired()
 }
 
 // expired says that the credentials are no longer taken.
