@@ -5,12 +5,12 @@
 //
 // Start: data directory and its lock → listeners (from here /healthz answers, and
 // everything else says that the server is starting) → catalog, and whether the
-// directory's data is that cluster's → worker, which recovers → router → doors →
-// keeper of partitions → addresses.json → ready.
+// directory's data is that cluster's → place of the lake → worker, which recovers →
+// tiering → router → doors → tiering begins → keeper of partitions → addresses.json → ready.
 //
 // Stop, when the context ends: readiness off and new work refused with `draining`
-// → requests and streams under way end, at most drainTime → keeper ended → doors closed → worker
-// closed, with a checkpoint → catalog closed → lock released.
+// → requests and streams under way end, at most drainTime → keeper ended → doors closed →
+// tiering ended, whatever it was at → worker closed, with a checkpoint → catalog closed → lock released.
 //
 // It leaves to others: what any of the parts does, and the command line (cmd).
 //

@@ -15,6 +15,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/millrace/millrace/errs"
+	"github.com/millrace/millrace/icebergrest"
 )
 
 const (
@@ -176,6 +177,10 @@ func loopbackHost(host string) bool {
 
 // refuse answers with an error before any handler has seen the request.
 func refuse(w http.ResponseWriter, r *http.Request, e *errs.Error) {
+	if icebergrest.Serves(r.URL.Path) {
+		icebergrest.Refuse(w, e)
+		return
+	}
 	kind := errs.KindOf(e.Code)
 	if kind.RetryAfterSeconds > 0 {
 		w.Header().Set("Retry-After", fmt.Sprint(kind.RetryAfterSeconds))

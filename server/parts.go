@@ -67,7 +67,7 @@ func (s *Server) openDoors(ctx context.Context) error {
 	}
 	s.flightAddr = l.Addr()
 	r := router.New(router.Options{
-		Catalog: s.catalog, Shards: s.worker.Shards(), Signer: s.signer(ctx),
+		Catalog: s.catalog, Shards: s.worker.Shards(), Signer: s.signer(ctx), Lake: s.tier,
 		Clock: s.clock, Logger: s.log, Registerer: s.metrics.registry,
 	})
 	api := rest.New(rest.Options{
@@ -79,7 +79,8 @@ func (s *Server) openDoors(ctx context.Context) error {
 		Clock: s.clock, Logger: s.log, Registerer: s.metrics.registry,
 	})
 	s.serveFlight(l)
-	s.front.serveAPI(api)
+	s.front.serveAPI(s.doors(api))
+	s.tier.Start(r)
 	s.keepPartitions(ctx, r)
 	return nil
 }

@@ -20,6 +20,8 @@ import (
 	"github.com/millrace/millrace/catalog"
 	"github.com/millrace/millrace/flightsvc"
 	"github.com/millrace/millrace/storage"
+	"github.com/millrace/millrace/tier"
+	"github.com/millrace/millrace/tier/iceberg"
 )
 
 // drainTime is how long requests and streams under way have at a stop.
@@ -33,6 +35,8 @@ type Options struct {
 	Settings *Settings
 	Version  string
 	Log      io.Writer
+	// Failpoint is what EnvFailpoint says; in tests only.
+	Failpoint string
 }
 
 // Server is a server from start to stop.
@@ -48,6 +52,9 @@ type Server struct {
 	front   *front
 	catalog *catalog.Catalog
 	worker  *storage.Worker
+	tier    *tier.Manager
+	failAt  string
+	lake    *iceberg.Format
 	flight  *flightsvc.Service
 	grpc    *grpc.Server
 
@@ -75,7 +82,7 @@ func (s *Server) onStop(what string, do func(ctx context.Context) error) {
 // It returns an error when the server cannot start, when a part of it fails, or
 // when it cannot be stopped cleanly.
 func Run(ctx context.Context, o Options) error {
-	s := &Server{settings: o.Settings, version: o.Version, log: newLogger(o.Log, o.Settings), draining: make(chan struct{})}
+	s := &Server{settings: o.Settings, version: o.Version, failAt: o.Failpoint, log: newLogger(o.Log, o.Settings), draining: make(chan struct{})}
 	boundMemory()
 	s.serving, s.failed = errgroup.WithContext(context.WithoutCancel(ctx))
 	err := s.start(ctx)
@@ -93,7 +100,7 @@ func Run(ctx context.Context, o Options) error {
 
 // start runs the steps of the package comment, each with its undoing.
 func (s *Server) start(ctx context.Context) error {
-	for _, step := range []func(context.Context) error{s.openDataDir, s.listen, s.openCatalog, s.openWorker, s.openDoors} {
+	for _, step := range []func(context.Context) error{s.openDataDir, s.listen, s.openCatalog, s.openLake, s.openWorker, s.openTier, s.openDoors} {
 		if err := step(ctx); err != nil {
 			return err
 		}

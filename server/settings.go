@@ -20,7 +20,7 @@ type Settings struct {
 
 	CacheSize string `name:"cache-size" default:"auto" help:"Memory for rows and blocks of keyed tables, as 512MiB; auto: a sixteenth of the machine's, from 64MiB to 1GiB."`
 
-	LakeURI   string `name:"lake-uri" default:"file://<data-dir>/lake" help:"Where lake tables are, a file or s3 address. Not yet." later:"the lake"`
+	LakeURI   string `name:"lake-uri" default:"file://<data-dir>/lake" help:"Where lake tables are, a file or s3 address."`
 	RemoteURI string `name:"remote-uri" default:"file://<data-dir>/remote" help:"Where remote segments and snapshots are, a file or s3 address. Not yet." later:"remote segments"`
 
 	NATSURL         string   `name:"nats-url" default:"" help:"Addresses of NATS, comma-separated; empty: a single node. Not yet." later:"the cluster"`
@@ -44,6 +44,9 @@ type Settings struct {
 	LogLevel  string `name:"log-level" default:"info" help:"What is logged at least: debug, info, warn, error."`
 	LogFormat string `name:"log-format" default:"text" help:"text for people, json for machines."`
 }
+
+// dataDirMark stands for the data directory in addresses.
+const dataDirMark = "<data-dir>"
 
 // Validate says what is wrong with the settings, if anything is: a value that
 // cannot be, one that a later release brings, or an unsafe one that was not asked for.

@@ -156,8 +156,7 @@ func TestSettingErrors(t *testing.T) {
 
 		{flags: map[string]any{"roles": []string{"front"}}, code: errs.NotImplemented, says: []string{"roles", "not yet"}},
 		{flags: map[string]any{"nats-url": "nats://x"}, code: errs.NotImplemented, says: []string{"nats-url", "cluster"}},
-		{flags: map[string]any{"lake-uri": "s3://b/p"}, code: errs.NotImplemented, says: []string{"lake-uri", "lake"}},
-		{flags: map[string]any{"remote-uri": "s3://b/p"}, code: errs.NotImplemented, says: []string{"remote-uri"}},
+		{flags: map[string]any{"remote-uri": "s3://b/p"}, code: errs.NotImplemented, says: []string{"remote-uri", "remote"}},
 		{flags: map[string]any{"advertise-http": "h:1"}, code: errs.NotImplemented, says: []string{"advertise-http"}},
 		{flags: map[string]any{"cors-origins": []string{"*"}}, code: errs.NotImplemented, says: []string{"cors-origins"}},
 		{yaml: "auth-jwks: keys.json", code: errs.NotImplemented, says: []string{"auth-jwks", "authentication"}},

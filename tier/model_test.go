@@ -52,8 +52,9 @@ type simulation struct {
 	n      *node
 	tables []*millrace.Table
 	shapes []shape
-	nth    int // of the names of tables made so far
-	added  int // columns
+	steps  []string // at which something may fail
+	nth    int      // of the names of tables made so far
+	added  int      // columns
 
 	// What fails next: at the so many-th step of that kind.
 	mu     sync.Mutex
@@ -164,12 +165,8 @@ func (s *simulation) Tier(*rapid.T) {
 // Fail does so with something that fails, at any step.
 func (s *simulation) Fail(*rapid.T) {
 	_, t := s.pick()
-	steps := []string{string(laketest.Begin), string(laketest.Write), string(laketest.Close), string(laketest.Delete), string(laketest.BeforeCommit), string(laketest.AfterCommit)}
-	for _, step := range tier.Steps {
-		steps = append(steps, string(step))
-	}
 	s.mu.Lock()
-	s.at, s.left = rapid.SampledFrom(steps).Draw(s.t, "step"), rapid.IntRange(1, 3).Draw(s.t, "nth")
+	s.at, s.left = rapid.SampledFrom(s.steps).Draw(s.t, "step"), rapid.IntRange(1, 3).Draw(s.t, "nth")
 	s.mu.Unlock()
 	_, err := s.n.m.Tier(context.Background(), t)
 	s.mu.Lock()
@@ -278,8 +275,8 @@ func (s *simulation) Recreate(*rapid.T) {
 	purge := rapid.Bool().Draw(s.t, "purge")
 	require.NoError(s.t, s.n.r.DropTable(context.Background(), t, purge))
 	wg.Wait()
-	if purge {
-		require.False(s.t, s.n.format.(*laketest.Format).Tables()[t.ID])
+	if f, ok := s.n.format.(*laketest.Format); ok && purge {
+		require.False(s.t, f.Tables()[t.ID])
 	}
 	s.tables[i] = s.make(s.shapes[i])
 }
@@ -287,28 +284,40 @@ func (s *simulation) Recreate(*rapid.T) {
 // Check finds nothing to do: each action compares what it changed.
 func (s *simulation) Check(*rapid.T) {}
 
+// simulate runs a simulation over a lake format, and says how often something failed.
+func simulate(rt *rapid.T, format lake.Format, s *simulation) int64 {
+	s.t = rt
+	for _, step := range tier.Steps {
+		s.steps = append(s.steps, string(step))
+	}
+	o := tier.Options{
+		RoundBytes: rapid.SampledFrom([]int64{0, 1, 500}).Draw(rt, "round"), FoldBytes: rapid.SampledFrom([]int64{0, 1, 700}).Draw(rt, "fold"),
+		Hook: func(step tier.Step) error { return s.fail(string(step)) },
+	}
+	s.n = newNode(rt, func(n *node) { n.o, n.format = o, format })
+	for _, sh := range s.shapes {
+		s.tables = append(s.tables, s.make(sh))
+	}
+	rt.Repeat(rapid.StateMachineActions(s))
+	for _, lt := range s.tables {
+		s.n.tier(lt)
+		s.n.complete(lt)
+	}
+	return s.failed.Load()
+}
+
 // Whatever happens to rounds, what the lake has of a bucket is what its log says up to
 // the lake's offset: each row once, of a key the last one.
 func TestLakeIsLog(t *testing.T) {
 	var failed int64
 	rapid.Check(t, func(rt *rapid.T) {
-		s := &simulation{t: rt, shapes: shapes}
-		o := tier.Options{
-			RoundBytes: rapid.SampledFrom([]int64{0, 1, 500}).Draw(rt, "round"), FoldBytes: rapid.SampledFrom([]int64{0, 1, 700}).Draw(rt, "fold"),
-			Hook: func(step tier.Step) error { return s.fail(string(step)) },
+		s := &simulation{shapes: shapes}
+		for _, step := range []laketest.Step{laketest.Begin, laketest.Write, laketest.Close, laketest.Delete, laketest.BeforeCommit, laketest.AfterCommit} {
+			s.steps = append(s.steps, string(step))
 		}
 		format := laketest.New()
 		format.Hook = func(step laketest.Step, _ millrace.TableID) error { return s.fail(string(step)) }
-		s.n = newNode(rt, func(n *node) { n.o, n.format = o, format })
-		for _, sh := range shapes {
-			s.tables = append(s.tables, s.make(sh))
-		}
-		rt.Repeat(rapid.StateMachineActions(s))
-		for _, lt := range s.tables {
-			s.n.tier(lt)
-			s.n.complete(lt)
-		}
-		failed += s.failed.Load()
+		failed += simulate(rt, format, s)
 	})
 	require.Positive(t, failed)
 }

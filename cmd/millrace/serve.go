@@ -48,7 +48,7 @@ func (c *ServeCmd) Run(ctx context.Context, k *kong.Context, a *app) error {
 	if err != nil {
 		return err
 	}
-	return server.Run(ctx, server.Options{Settings: s, Version: version(), Log: a.stderr})
+	return server.Run(ctx, server.Options{Settings: s, Version: version(), Log: a.stderr, Failpoint: a.getenv(server.EnvFailpoint)})
 }
 
 // configCmd shows settings.
