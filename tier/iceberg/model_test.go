@@ -3,6 +3,7 @@ package iceberg
 import (
 	"cmp"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -17,6 +18,7 @@ import (
 
 	millrace "github.com/millrace/millrace"
 	"github.com/millrace/millrace/errs"
+	"github.com/millrace/millrace/filter"
 	"github.com/millrace/millrace/lake"
 	"github.com/millrace/millrace/objstore"
 	"github.com/millrace/millrace/row"
@@ -84,7 +86,7 @@ func (w *world) keyOfRow(d *millrace.Table, line string) string {
 type keyedModel struct {
 	w     *world
 	d     *millrace.Table
-	parts []*millrace.Partition
+	parts []*millrace.Partition       // one that is nil when the table has none
 	rows  map[string]map[int64]string // by partition name, then key
 	next  int64
 	rng   *rand.Rand
@@ -92,7 +94,27 @@ type keyedModel struct {
 
 func (m *keyedModel) line(part, key int64) string {
 	text := strings.Repeat(fmt.Sprintf("%x", m.rng.Uint64()), 1+m.rng.IntN(8))
-	return fmt.Sprintf(`{"dt":"2026-01-%02d","id":%d,"v":%q}`, part+1, key, text)
+	return fmt.Sprintf(`{"dt":"2026-01-%02d","id":%d,"region":"region-%d","v":%q}`, part+1, key, key%7, text)
+}
+
+// slice is that of a row.
+func (m *keyedModel) slice(part int64, line string) lake.Slice {
+	b := batch(m.w.t, m.d.Schema.Columns, line)
+	defer b.Release()
+	bucket := row.NewBucketer(m.d.Columns(m.d.BucketKey), m.d.Buckets).Buckets(b, m.d.KeyIndexes(m.d.BucketKey), nil)[0]
+	return lake.Slice{Partition: m.parts[part], Bucket: int(bucket)}
+}
+
+// rowsOf are the rows of a partition.
+func (m *keyedModel) rowsOf(p *millrace.Partition) map[int64]string {
+	name := ""
+	if p != nil {
+		name = p.Name
+	}
+	if m.rows[name] == nil {
+		m.rows[name] = map[int64]string{}
+	}
+	return m.rows[name]
 }
 
 // round commits a round as tiering does: of each slice, the keys that changed are
@@ -110,11 +132,11 @@ func (m *keyedModel) round(changes int) {
 	bySlice := map[lake.Slice][]change{}
 	for range changes {
 		c := change{int64(m.rng.IntN(len(m.parts))), m.rng.Int64N(300), m.rng.IntN(4) == 0}
-		s := lake.Slice{Partition: m.parts[c.part], Bucket: 0}
+		s := m.slice(c.part, m.line(c.part, c.key))
 		bySlice[s] = append(bySlice[s], c)
 	}
 	for s, changes := range bySlice {
-		rows := m.rows[s.Partition.Name]
+		rows := m.rowsOf(s.Partition)
 		keys, want := map[string]struct{}{}, map[int64]bool{}
 		lines := map[int64]string{}
 		for _, c := range changes {
@@ -156,7 +178,7 @@ func (m *keyedModel) round(changes int) {
 		require.NoError(w.t, a.Close())
 	}
 	m.next++
-	_, err = r.Commit(w.ctx(), lake.Offsets{m.parts[0].BucketID(0): millrace.Offset(m.next)})
+	_, err = r.Commit(w.ctx(), m.offsets())
 	require.NoError(w.t, err)
 }
 
@@ -176,25 +198,75 @@ func (m *keyedModel) check() lake.Snapshot {
 	require.Equal(w.t, want, w.readLake(s, m.d.Schema.Columns, lake.Scope{}))
 	require.Equal(w.t, want, w.scan(m.d))
 	require.Equal(w.t, int64(len(want)), s.Totals().Rows)
-	require.Equal(w.t, lake.Offsets{m.parts[0].BucketID(0): millrace.Offset(m.next)}, s.Offsets())
-	one := []string{}
-	for _, p := range m.parts[:1] {
-		one = slices.AppendSeq(one, maps.Values(m.rows[p.Name]))
-	}
-	slices.Sort(one)
-	require.Equal(w.t, one, w.readLake(s, m.d.Schema.Columns, lake.Scope{Partition: func(v []string) bool { return v[0] == m.parts[0].Values[0] }}))
+	require.Equal(w.t, m.offsets(), s.Offsets())
+	m.checkScopes(s)
 	return s
 }
 
-func newKeyedModel(w *world, seed uint64, deletes millrace.LakeDeletes) *keyedModel {
-	d := testTable(1, []string{"dt", "id"}, []string{"dt"}, 1, "dt DATE NOT NULL", "id BIGINT NOT NULL", "v STRING")
+// checkScopes reads one partition, one bucket, and what passes a filter.
+func (m *keyedModel) checkScopes(s lake.Snapshot) {
+	w, part := m.w, int64(m.rng.IntN(len(m.parts)))
+	one, bucket := []string{}, uint16(m.rng.IntN(m.d.Buckets))
+	for p, rows := range m.parts {
+		for _, line := range m.rowsOf(rows) {
+			if int64(p) == part && m.slice(part, line).Bucket == int(bucket) {
+				one = append(one, line)
+			}
+		}
+	}
+	slices.Sort(one)
+	scope := lake.Scope{Buckets: []uint16{bucket}}
+	if p := m.parts[part]; p != nil {
+		scope.Partition = func(v []string) bool { return slices.Equal(v, p.Values) }
+	}
+	require.Equal(w.t, one, w.readLake(s, m.d.Schema.Columns, scope))
+	if len(one) == 0 {
+		return
+	}
+	f, err := filter.Compile("id = ?", []json.RawMessage{fmt.Append(nil, idOf(one[0]))}, m.d.Schema.Columns, time.Now())
+	require.NoError(w.t, err)
+	scope = lake.Scope{Schema: m.d.Schema, Filter: f}
+	require.Contains(w.t, w.readLake(s, m.d.Schema.Columns, scope), one[0])
+}
+
+// idOf is the id in a row's JSON.
+func idOf(line string) int64 {
+	var v struct{ ID int64 }
+	if err := json.Unmarshal([]byte(line), &v); err != nil {
+		panic(err)
+	}
+	return v.ID
+}
+
+func (m *keyedModel) offsets() lake.Offsets {
+	return lake.Offsets{{Table: m.d.ID, Partition: 1}: millrace.Offset(m.next)}
+}
+
+// The shapes of keyed tables in the lake: partitioned by columns or not, by bucket or
+// not, their key's columns in any order.
+type shape struct {
+	key, partitionBy []string
+	buckets          int
+}
+
+var shapes = []shape{
+	{[]string{"dt", "id"}, []string{"dt"}, 1},
+	{[]string{"id"}, nil, 4},
+	{[]string{"id", "dt"}, []string{"dt"}, 3},
+	{[]string{"region", "id"}, nil, 3},
+}
+
+func newKeyedModel(w *world, seed uint64, sh shape, deletes millrace.LakeDeletes) *keyedModel {
+	d := testTable(1, sh.key, sh.partitionBy, sh.buckets, "dt DATE NOT NULL", "id BIGINT NOT NULL", "region STRING NOT NULL", "v STRING")
 	d.Options.Lake.Deletes, d.Options.Lake.Compact, d.Options.Lake.Expire = deletes, true, true
-	m := &keyedModel{w: w, d: d, rows: map[string]map[int64]string{}, rng: rand.New(rand.NewPCG(seed, 1))}
+	m := &keyedModel{w: w, d: d, parts: []*millrace.Partition{nil}, rows: map[string]map[int64]string{}, rng: rand.New(rand.NewPCG(seed, 1))}
+	if sh.partitionBy == nil {
+		return m
+	}
+	m.parts = nil
 	for i := range 3 {
 		v := fmt.Sprintf("2026-01-%02d", i+1)
-		p := &millrace.Partition{ID: millrace.PartitionID(i + 1), Table: d.ID, Name: "dt=" + v, Values: []string{v}}
-		m.parts = append(m.parts, p)
-		m.rows[p.Name] = map[int64]string{}
+		m.parts = append(m.parts, &millrace.Partition{ID: millrace.PartitionID(i + 1), Table: d.ID, Name: "dt=" + v, Values: []string{v}})
 	}
 	return m
 }
@@ -204,15 +276,16 @@ func newKeyedModel(w *world, seed uint64, deletes millrace.LakeDeletes) *keyedMo
 // files, deletes, manifests and snapshots stay few, totals are right, readers of a
 // snapshot go on.
 func TestKeyedRounds(t *testing.T) {
-	for _, deletes := range []millrace.LakeDeletes{millrace.PositionDeletes, millrace.RewriteFiles} {
-		t.Run(string(deletes), func(t *testing.T) {
+	for i, sh := range shapes {
+		deletes := []millrace.LakeDeletes{millrace.PositionDeletes, millrace.PositionDeletes, millrace.RewriteFiles, millrace.PositionDeletes}[i]
+		t.Run(fmt.Sprint(sh, deletes), func(t *testing.T) {
 			w := newWorld(t)
-			m := newKeyedModel(w, 7, deletes)
+			m := newKeyedModel(w, 7, sh, deletes)
 			var done lake.Maintained
 			m.round(200)
 			before := m.check()
 			beforeRows := w.readLake(before, m.d.Schema.Columns, lake.Scope{})
-			for i := range 24 {
+			for i := range 16 {
 				m.round(1 + m.rng.IntN(30))
 				if i%4 == 3 {
 					w.clock.now = w.clock.now.Add(10 * time.Minute)
@@ -230,10 +303,11 @@ func TestKeyedRounds(t *testing.T) {
 			require.Equal(t, beforeRows, w.readLake(before, m.d.Schema.Columns, lake.Scope{}))
 			require.Positive(t, done.Commits)
 			require.Greater(t, done.FilesMerged, 12)
-			require.LessOrEqual(t, s.Totals().DataFiles, int64(3*2*tierFiles))
+			parts := int64(len(m.parts) * sh.buckets)
+			require.LessOrEqual(t, s.Totals().DataFiles, parts*2*tierFiles)
 			if deletes == millrace.PositionDeletes {
 				require.Positive(t, done.DeletesMerged)
-				require.LessOrEqual(t, s.Totals().DeleteFiles, int64(3*2*tierFiles))
+				require.LessOrEqual(t, s.Totals().DeleteFiles, parts*2*tierFiles)
 			} else {
 				require.Zero(t, s.Totals().DeleteFiles)
 			}
@@ -247,7 +321,7 @@ func TestExpire(t *testing.T) {
 	w := newWorld(t)
 	dated := &datedStore{w.store, w.clock, map[string]time.Time{}}
 	w.f = New(Options{Store: dated, Cluster: w.f.o.Cluster, Clock: w.clock, Logger: w.f.o.Logger})
-	m := newKeyedModel(w, 3, millrace.PositionDeletes)
+	m := newKeyedModel(w, 3, shapes[0], millrace.PositionDeletes)
 	m.round(50)
 	old := m.check()
 	foreign := w.f.folder(m.d.ID) + "/data/of-someone-else.parquet"
@@ -309,7 +383,7 @@ func TestExpire(t *testing.T) {
 // stays.
 func TestMergeGivesWay(t *testing.T) {
 	w := newWorld(t)
-	m := newKeyedModel(w, 5, millrace.PositionDeletes)
+	m := newKeyedModel(w, 5, shapes[0], millrace.PositionDeletes)
 	for range 10 {
 		m.round(30)
 	}
@@ -332,7 +406,7 @@ func TestMergeGivesWay(t *testing.T) {
 // the table is stays, and what others have named.
 func TestExpired(t *testing.T) {
 	w := newWorld(t)
-	m := newKeyedModel(w, 9, millrace.PositionDeletes)
+	m := newKeyedModel(w, 9, shapes[0], millrace.PositionDeletes)
 	for range 4 {
 		m.round(3)
 	}
