@@ -155,7 +155,7 @@ func (r *round) settle(ctx context.Context) error {
 	for _, files := range slicesOf {
 		var err error
 		if rewrite {
-			err = r.rewrite(ctx, files[0].slice, files)
+			err = r.rewriteFound(ctx, files[0].slice, files)
 		} else {
 			err = r.writePositions(ctx, files[0].slice, files)
 		}
@@ -164,6 +164,26 @@ func (r *round) settle(ctx context.Context) error {
 		}
 	}
 	return nil
+}
+
+// rewriteFound rewrites files without what was found in them; what is left of deletes
+// from before the table was set to be rewritten is written anew.
+func (r *round) rewriteFound(ctx context.Context, s lake.Slice, files []*found) error {
+	if err := r.rewrite(ctx, s, files); err != nil {
+		return err
+	}
+	c, err := r.t.contentsOf(ctx, r.at.meta, &r.base.snap)
+	if err != nil {
+		return err
+	}
+	p := &part{slice: s}
+	for _, d := range c.deletes {
+		if slices.ContainsFunc(files, func(f *found) bool { return slices.Contains(f.file.deletes, d) }) {
+			p.deletes = append(p.deletes, d)
+		}
+	}
+	_, err = r.mergeDeletes(ctx, c, p)
+	return err
 }
 
 // rewrite writes the live rows of files of a slice into new ones, without what was

@@ -25,7 +25,7 @@ const (
 	maxPageBytes   = 64 << 20
 	// maxGroupBytes is how much of a row group is fetched ahead; what is larger is read
 	// as it is decoded.
-	maxGroupBytes = 64 << 20
+	maxGroupBytes = 32 << 20
 	// streamBytes is what is read at once of a column that was not fetched.
 	streamBytes = 1 << 20
 	// heldBytes is the same of one that was.

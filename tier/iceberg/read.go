@@ -303,6 +303,9 @@ func (r *rows) openColumn(i, group int, skip int64) error {
 		return err
 	}
 	r.readers[i] = rd
+	if skip > 0 && !r.file.repeated(c.leaves) {
+		return rd.SeekToRow(skip)
+	}
 	for skip > 0 {
 		n := min(skip, firstBatchRows)
 		passed, err := rd.NextBatch(n)
@@ -317,6 +320,11 @@ func (r *rows) openColumn(i, group int, skip int64) error {
 		skip -= n
 	}
 	return nil
+}
+
+// repeated says whether leaves lie in lists or maps.
+func (f *parquetFile) repeated(leaves []int) bool {
+	return slices.ContainsFunc(leaves, func(l int) bool { return f.rd.MetaData().Schema.Column(l).MaxRepetitionLevel() > 0 })
 }
 
 // decode reads the next n rows of the row group.
