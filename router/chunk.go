@@ -30,6 +30,7 @@ type Chunk struct {
 	batch  *bucket.Batch
 	lo, hi int
 	sel    []int32
+	stands bool // the rows stand for keys, as those of state do: without offset and time
 	// What each record of the batch did; the binlog view only, nil when all are +I.
 	changes []millrace.ChangeType
 	// Of keyed state and of the lake: the data columns of the answer; and of state the
@@ -51,17 +52,22 @@ func (c *Chunk) stateKey(i int) []byte {
 // Release lets go of what the chunk stands on.
 func (c *Chunk) Release() {
 	if c.batch != nil {
-		p := c.batch.Payload
-		c.rd.stats.BytesRead += p.BytesRead()
-		c.rd.stats.BytesSkipped += max(0, p.Size()-p.BytesRead())
-		if err := c.batch.Release(); err != nil {
-			c.rd.r.o.Logger.Warn("segment close failed", errAttr(err))
-		}
+		c.rd.release(c.batch)
 		c.batch = nil
 	}
 	if c.state != nil {
 		c.state.Release()
 		c.state = nil
+	}
+}
+
+// release lets go of a batch of a log, and counts what was read of it.
+func (rd *Reader) release(b *bucket.Batch) {
+	p := b.Payload
+	rd.stats.BytesRead += p.BytesRead()
+	rd.stats.BytesSkipped += max(0, p.Size()-p.BytesRead())
+	if err := b.Release(); err != nil {
+		rd.r.o.Logger.Warn("segment close failed", errAttr(err))
 	}
 }
 
@@ -178,7 +184,7 @@ func (c *Chunk) systemArray(id millrace.ColumnID, rows []int32) (arrow.Array, er
 		defer b.Release()
 		b.Reserve(len(rows))
 		for _, r := range rows {
-			if c.batch == nil {
+			if c.batch == nil || c.stands {
 				b.AppendNull()
 			} else {
 				b.UnsafeAppend(int64(c.batch.Header.Base) + int64(c.first(r)))
@@ -190,7 +196,7 @@ func (c *Chunk) systemArray(id millrace.ColumnID, rows []int32) (arrow.Array, er
 		defer b.Release()
 		b.Reserve(len(rows))
 		for _, r := range rows {
-			if c.batch == nil {
+			if c.batch == nil || c.stands {
 				b.AppendNull()
 			} else {
 				b.UnsafeAppend(arrow.Timestamp(c.batch.Header.TimeAt(int(r)) / 1000))
@@ -341,7 +347,7 @@ func (c *Chunk) cutUp(rec arrow.RecordBatch, codec segment.Codec, most int) ([]S
 			return nil, err
 		}
 		s := Shipment{Message: m, Rows: end - start, Base: c.Base, Next: c.Next, Micros: c.Micros}
-		if c.batch != nil {
+		if c.batch != nil && !c.stands {
 			h := &c.batch.Header
 			s.Base = h.Base + millrace.Offset(c.row(start))
 			s.Micros = h.TimeAt(c.row(end - 1))

@@ -153,14 +153,14 @@ func countChunks(ctx context.Context, rd *Reader) (int64, error) {
 func (r *Router) countMeta(p *Plan) (n int64, ok bool, err error) {
 	for i := range p.Parts {
 		part := &p.Parts[i]
-		if part.Lake {
+		if part.Lake && !part.Overlay {
 			rows, _, ok := p.lakeSize(part)
 			if !ok {
 				return 0, false, nil
 			}
 			n += rows
 		}
-		if !part.State {
+		if !part.State && !part.Overlay {
 			n += int64(part.End - part.Start)
 			continue
 		}

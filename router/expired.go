@@ -25,7 +25,7 @@ func (r *Router) AlteredTable(t *millrace.Table) {
 // is concerned.
 func (r *Router) begins(part *Part, v *bucket.View) (bool, error) {
 	switch {
-	case part.State || part.Start >= v.Start:
+	case part.State || part.Overlay || part.Start >= v.Start:
 		return true, nil
 	case part.Start < v.Kept:
 		return false, nil
@@ -54,7 +54,7 @@ func (p *Plan) outOfRange(r *Router) error {
 			return err
 		}
 		// State may be ahead of a view by what is being published this instant.
-		if part.State || begins && part.Start <= v.End && part.End <= v.End {
+		if part.State || part.Overlay || begins && part.Start <= v.End && part.End <= v.End {
 			continue
 		}
 		out.add(part, v)
@@ -85,7 +85,7 @@ func (p *Plan) keepable(r *Router) error {
 		if err != nil {
 			return err
 		}
-		reads := part.State || part.End == millrace.NoOffset || part.Start < part.End
+		reads := part.State || part.Overlay || part.End == millrace.NoOffset || part.Start < part.End
 		if reads && part.Start < v.Start {
 			out.add(part, v)
 		}

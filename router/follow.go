@@ -87,7 +87,7 @@ func (rd *Reader) follow(pr *partReader) {
 }
 
 // refresh lets partitions join that were made since the reader began, and those leave
-// that have ended. They join at their earliest record, so that none is missed, and
+// that have ended: dropped, or gone to the lake and from the workers. They join at their earliest record, so that none is missed, and
 // behind the parts that have keyed state to read, so that a cursor can say which do.
 func (rd *Reader) refresh(ctx context.Context) error {
 	if !rd.plan.Follow || !rd.plan.Table.Partitioned() {
@@ -101,11 +101,12 @@ func (rd *Reader) refresh(ctx context.Context) error {
 	there := make(map[millrace.PartitionID]struct{}, len(ps))
 	var born []*millrace.Partition
 	for _, p := range ps {
-		if p.State == millrace.PartitionExpired {
+		_, known := rd.known[p.ID]
+		if p.State == millrace.PartitionExpired && (!known || p.Gone || p.Dropping) {
 			continue
 		}
 		there[p.ID] = struct{}{}
-		if _, known := rd.known[p.ID]; !known {
+		if !known {
 			born = append(born, p)
 		}
 	}

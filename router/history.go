@@ -142,15 +142,16 @@ func (p *Plan) listFiles(ctx context.Context, partitions []string, buckets []uin
 	return nil
 }
 
-// listParts lists the files of a plan that came with a ticket or token.
-func (p *Plan) listParts(ctx context.Context) error {
+// listParts lists the files of some parts, if none were listed yet.
+func (p *Plan) listParts(ctx context.Context, some func(*Part) bool) error {
 	if p.history.files != nil {
 		return nil
 	}
 	var partitions []string
 	buckets := []uint16{}
-	for _, part := range p.Parts {
-		if !part.Lake {
+	for i := range p.Parts {
+		part := &p.Parts[i]
+		if !some(part) {
 			continue
 		}
 		partitions = append(partitions, part.Partition)

@@ -24,6 +24,7 @@ const (
 // placeAll makes the plan's parts.
 func (r *Router) placeAll(ctx context.Context, p *Plan, from, until Position) error {
 	lake := p.Tier == LakeTier || r.readsLake(p, from)
+	past := lake || from.Kind == AtOffsets && r.inLake(p.Table)
 	for range placeTries {
 		before, err := r.listed(ctx, p.Table)
 		if err != nil {
@@ -35,7 +36,7 @@ func (r *Router) placeAll(ctx context.Context, p *Plan, from, until Position) er
 		}
 		ps := []*millrace.Partition{nil}
 		if p.Table.Partitioned() {
-			if ps, err = r.partitions(ctx, p, lake); err != nil {
+			if ps, err = r.partitions(ctx, p, past); err != nil {
 				return err
 			}
 		}
@@ -117,9 +118,12 @@ func (r *Router) placePartitions(ctx context.Context, p *Plan, ps []*millrace.Pa
 	}
 	var live, past []*millrace.Partition
 	for _, q := range ps {
-		if p.Tier == LakeTier || q != nil && q.State == millrace.PartitionExpired {
+		switch {
+		case q == nil && p.Tier != LakeTier || q != nil && from.names(p.Table, q) && !q.Gone:
+			live = append(live, q) // also what a partition that ended had in its log, for a while
+		case p.Tier == LakeTier || q.State == millrace.PartitionExpired:
 			past = append(past, q)
-		} else {
+		default:
 			live = append(live, q)
 		}
 	}
@@ -135,7 +139,20 @@ func (r *Router) placePartitions(ctx context.Context, p *Plan, ps []*millrace.Pa
 		}
 		p.placePast(past)
 	}
-	return r.placeLive(p, live, from, until)
+	if err := r.placeLive(p, live, from, until); err != nil {
+		return err
+	}
+	return r.chooseOverlay(ctx, p)
+}
+
+// names says whether the position has an offset in a partition.
+func (p *Position) names(t *millrace.Table, q *millrace.Partition) bool {
+	for n := range t.Buckets {
+		if _, ok := p.Offsets[millrace.BucketKey(q.Name, uint16(n))]; ok {
+			return true
+		}
+	}
+	return false
 }
 
 // lag says how far the plan's snapshot is behind the logs of the buckets that it reads.

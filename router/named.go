@@ -11,6 +11,7 @@ import (
 type Named struct {
 	Table *millrace.Table
 	View  View
+	Tier  Tier
 	// Shape are the columns that a read has when it names none; Columns are they and
 	// what else it can give.
 	Shape, Columns []millrace.Column
@@ -20,11 +21,11 @@ type Named struct {
 
 // Named finds the table that a path with its virtual suffix names.
 func (r *Router) Named(ctx context.Context, path string) (*Named, error) {
-	t, view, _, err := r.resolve(ctx, path, &ReadRequest{}, Scan)
+	t, view, tier, err := r.resolve(ctx, path, &ReadRequest{}, Scan)
 	if err != nil {
 		return nil, err
 	}
-	n := &Named{Table: t, View: view, Filtered: namedColumns(t, view)}
+	n := &Named{Table: t, View: view, Tier: tier, Filtered: namedColumns(t, view)}
 	if n.Shape, _, err = outputColumns(t, view, nil); err != nil {
 		return nil, err
 	}

@@ -13,8 +13,8 @@ import (
 // partitions has tens of thousands. Varints, a part after the other: difference of the
 // partition to the one before, zigzag · bucket · flags · start · end less start, zigzag,
 // unless it has none · the key read last, where there is one · file and row of the lake
-// that are read next, where there are any · the file to stop at, where there is one. The
-// prefix of keys is the same for all and stands elsewhere.
+// that are read next, where there are any · the file to stop at, where there is one · the
+// offset of the changes on top of the lake, where there are such. The prefix of keys is the same for all and stands elsewhere.
 const (
 	partState    = 1
 	partEndless  = 2
@@ -22,6 +22,7 @@ const (
 	partLake     = 8
 	partLakeOnly = 16
 	partFiles    = 32
+	partOverlay  = 64
 )
 
 // maxPlanBuckets bounds what a plan can cover at all.
@@ -50,6 +51,9 @@ func appendParts(b []byte, parts []Part) []byte {
 		if p.Files >= 0 {
 			flags |= partFiles
 		}
+		if p.Overlay {
+			flags |= partOverlay
+		}
 		b = binary.AppendVarint(b, int64(p.Bucket.Partition)-last)
 		last = int64(p.Bucket.Partition)
 		b = binary.AppendUvarint(b, uint64(p.Bucket.Bucket))
@@ -67,6 +71,9 @@ func appendParts(b []byte, parts []Part) []byte {
 		}
 		if p.Files >= 0 {
 			b = binary.AppendUvarint(b, uint64(p.Files))
+		}
+		if p.Overlay {
+			b = binary.AppendUvarint(b, uint64(p.Tail))
 		}
 	}
 	return b
@@ -121,7 +128,10 @@ func (p *Part) read(in *varints, flags uint64) {
 	if flags&partFiles != 0 {
 		p.Files = int(in.next() & 0xffffff)
 	}
-	in.bad = in.bad || flags >= partFiles<<1
+	if p.Overlay = flags&partOverlay != 0; p.Overlay {
+		p.Tail = millrace.Offset(in.next())
+	}
+	in.bad = in.bad || flags >= partOverlay<<1
 }
 
 // livePartition is a partition whose rows are there: with the workers, or in the lake.

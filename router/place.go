@@ -144,7 +144,7 @@ func (r *Router) place(ctx context.Context, p *Plan, req *ReadRequest, o PlanOpt
 		return errs.New(errs.InvalidValue, "this operation answers with an end: until cannot be \"never\"; follow a table with /changelog, a stream of events or a Flight tail")
 	}
 	p.Follow = until.Kind == Never
-	p.merged = p.Follow || o.Merged
+	p.merged, p.keyOrder = p.Follow || o.Merged, o.KeyOrder
 	if from.Kind == AtCursor {
 		return r.placeAtCursor(ctx, p, from.Cursor, until)
 	}
@@ -334,10 +334,6 @@ func (r *Router) placeAtCursor(ctx context.Context, p *Plan, text string, until 
 	if c.state != nil && !p.View.ofLog() {
 		return errs.New(errs.InvalidValue, "the cursor stands in a changelog read, not in a read of rows")
 	}
-	parts, err := r.partsAtCursor(ctx, p, c)
-	if err != nil {
-		return err
-	}
 	at := make(map[millrace.BucketID]int, len(c.places))
 	for i, pl := range c.places {
 		at[millrace.BucketID{Table: c.table, Partition: pl.partition, Bucket: pl.bucket}] = i
@@ -347,6 +343,10 @@ func (r *Router) placeAtCursor(ctx context.Context, p *Plan, text string, until 
 			return i
 		}
 		return len(c.places)
+	}
+	parts, err := r.partsAtCursor(ctx, p, c, place)
+	if err != nil {
+		return err
 	}
 	// State is read in the order of the parts, which is therefore the cursor's.
 	slices.SortStableFunc(parts, func(a, b Part) int { return cmp.Compare(place(a), place(b)) })
@@ -371,9 +371,9 @@ func (r *Router) placeAtCursor(ctx context.Context, p *Plan, text string, until 
 }
 
 // partsAtCursor are the buckets that a read goes on with from a cursor.
-func (r *Router) partsAtCursor(ctx context.Context, p *Plan, c *cursor) ([]Part, error) {
-	past := c.state != nil && c.state.lake != 0
-	if past {
+func (r *Router) partsAtCursor(ctx context.Context, p *Plan, c *cursor, place func(Part) int) ([]Part, error) {
+	lake := c.state != nil && c.state.lake != 0
+	if lake {
 		snap, err := r.snapshotOf(ctx, p.Table, c.state.lake)
 		if err == nil {
 			err = r.readsHistory(ctx, p, snap)
@@ -385,7 +385,7 @@ func (r *Router) partsAtCursor(ctx context.Context, p *Plan, c *cursor) ([]Part,
 	ps := []*millrace.Partition{nil}
 	if p.Table.Partitioned() {
 		var err error
-		if ps, err = r.partitions(ctx, p, past); err != nil {
+		if ps, err = r.partitions(ctx, p, r.inLake(p.Table)); err != nil {
 			return nil, err
 		}
 	}
@@ -394,12 +394,13 @@ func (r *Router) partsAtCursor(ctx context.Context, p *Plan, c *cursor) ([]Part,
 	}
 	var parts []Part
 	for _, q := range ps {
-		if past { // files of no one bucket
+		if lake { // files of no one bucket
 			parts = append(parts, newPart(p.Table, q, NoBucket))
 		}
 		for _, n := range p.scope.buckets {
 			part := newPart(p.Table, q, n)
-			part.LakeOnly = q != nil && q.State == millrace.PartitionExpired
+			// What a partition that ended had in its log is read there, for a while.
+			part.LakeOnly = q != nil && q.LakeOnly() && (q.Gone || place(part) == len(c.places))
 			parts = append(parts, part)
 		}
 	}

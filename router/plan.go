@@ -50,6 +50,7 @@ type Plan struct {
 	limitAll     int64 // of all pages, when Limit is a page's
 	later        bool  // a page after the first
 	merged       bool  // one stream gives all parts
+	keyOrder     bool  // see PlanOptions
 	filterText   string
 	filterParams []json.RawMessage
 	now          time.Time // what CURRENT_TIMESTAMP is
@@ -74,6 +75,10 @@ type Part struct {
 	File     int   // the file of the lake that is read next, among those of its bucket
 	Row      int64 // the position in it
 	Files    int   // where to stop; -1: after the last file
+	// Overlay says that of the rows of the lake those are left out that have changed in
+	// the log up to End, and that what stands there instead comes after them, from Tail.
+	Overlay bool
+	Tail    millrace.Offset
 
 	State    bool
 	Snapshot string // the id under which the shard holds it; empty for the plan's own
@@ -96,6 +101,9 @@ type PlanOptions struct {
 	Bounded bool
 	// Merged limits the plan to MaxMergedBuckets.
 	Merged bool
+	// KeyOrder asks for the rows of a keyed table as their state has them: those of one
+	// bucket in the order of their keys.
+	KeyOrder bool
 }
 
 // Scan are the options of a bounded read: everything up to now.
@@ -278,6 +286,12 @@ func (p *Plan) Ends() map[string]millrace.Offset {
 		}
 	}
 	return out
+}
+
+// InKeyOrder says whether the plan gives rows in the order of their primary keys, as the
+// state of one bucket is.
+func (p *Plan) InKeyOrder() bool {
+	return p.View == RowsView && (len(p.Parts) == 0 || len(p.Parts) == 1 && p.Parts[0].State)
 }
 
 // Filtered says whether the plan has a filter.

@@ -131,7 +131,7 @@ func (p *Plan) holding(all []*millrace.Partition, past bool) ([]*millrace.Partit
 	out := make([]*millrace.Partition, 0, len(all))
 	for _, q := range all {
 		_, named := slices.BinarySearch(p.scope.partitions, q.Name)
-		if (past || q.State != millrace.PartitionExpired) && (named || p.scope.partitions == nil) {
+		if (q.State != millrace.PartitionExpired || past && q.LakeOnly()) && (named || p.scope.partitions == nil) {
 			out = append(out, q)
 		}
 	}

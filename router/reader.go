@@ -57,6 +57,7 @@ type partReader struct {
 	lake  bool // the rows of the lake are not read to their end yet
 	file  lake.Rows
 	cost  lake.ReadStats // of it, as counted
+	over  *overlay       // what the log did to them; nil: not known yet
 	state bool           // the keyed state is not read to its end yet
 	rows  *kv.Rows
 	held  *shard.Snapshot // got by id, released with the part
@@ -178,6 +179,11 @@ func (rd *Reader) look(ctx context.Context) (c *Chunk, more bool, err error) {
 				return rd.give(c), true, err
 			}
 		}
+		if pr.Overlay {
+			if c, err = rd.readTail(ctx, pr); c != nil || err != nil || pr.Overlay {
+				return rd.give(c), true, err
+			}
+		}
 		if pr.state {
 			if c, err = rd.readState(ctx, pr); c != nil || err != nil {
 				return rd.give(c), true, err
@@ -281,7 +287,7 @@ func (rd *Reader) Done() bool {
 		return false
 	}
 	for _, pr := range rd.parts {
-		if pr.lake || pr.state || pr.Start < pr.End {
+		if pr.lake || pr.Overlay || pr.state || pr.Start < pr.End {
 			return false
 		}
 	}

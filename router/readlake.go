@@ -22,8 +22,11 @@ const lakeBatchRows = 8192
 // readLake gives the next chunk of a part's rows in the lake. No chunk and no error:
 // look at the part again, or go on behind them when they were read to the end.
 func (rd *Reader) readLake(ctx context.Context, pr *partReader) (*Chunk, error) {
+	if err := rd.overlays(ctx, pr); err != nil || !pr.lake {
+		return nil, err
+	}
 	if pr.file == nil {
-		if err := rd.plan.listParts(ctx); err != nil {
+		if err := rd.plan.listParts(ctx, func(part *Part) bool { return part.Lake }); err != nil {
 			return nil, err
 		}
 		files := rd.plan.filesOf(&pr.Part)
@@ -57,7 +60,7 @@ func (rd *Reader) lakeRead(pr *partReader) lake.Read {
 	if rd.left >= 0 { // a small limit reads little; a filter may have to look at more
 		most = int(min(lakeBatchRows, max(rd.left, 256)))
 	}
-	return lake.Read{Columns: p.lakeColumns(), Schema: p.Table.Schema, Filter: p.filter, From: pr.Row, BatchRows: most}
+	return lake.Read{Columns: rd.lakeColumns(pr), Schema: p.Table.Schema, Filter: p.filter, From: pr.Row, BatchRows: most}
 }
 
 // lakeColumns are read of the lake: those of state, and one at least, since rows without
@@ -66,6 +69,22 @@ func (p *Plan) lakeColumns() []millrace.Column {
 	cols := p.stateColumns()
 	if len(cols) == 0 {
 		cols = p.Table.Schema.Columns[:1]
+	}
+	return cols
+}
+
+// lakeColumns are the columns that a part reads of the lake: also those of the key, when
+// rows are left out by it.
+func (rd *Reader) lakeColumns(pr *partReader) []millrace.Column {
+	cols := rd.plan.lakeColumns()
+	if pr.over == nil || len(pr.over.gone) == 0 {
+		return cols
+	}
+	cols = slices.Clone(cols)
+	for _, c := range rd.plan.Table.Columns(rd.plan.Table.PrimaryKey) {
+		if !slices.ContainsFunc(cols, func(h millrace.Column) bool { return h.ID == c.ID }) {
+			cols = append(cols, c)
+		}
 	}
 	return cols
 }
@@ -92,14 +111,14 @@ func (rd *Reader) closeFile(pr *partReader) error {
 
 // lakeChunk filters a batch of the lake and cuts it to the limit.
 func (rd *Reader) lakeChunk(pr *partReader, batch arrow.RecordBatch, positions []int64) (*Chunk, error) {
-	n := int(batch.NumRows())
-	if len(positions) != n || int(batch.NumCols()) != len(rd.plan.lakeColumns()) {
+	n, cols := int(batch.NumRows()), rd.lakeColumns(pr)
+	if len(positions) != n || int(batch.NumCols()) != len(cols) {
 		return nil, errs.New(errs.Internal, "a batch of the lake has %d rows at %d places, in %d columns", n, len(positions), batch.NumCols())
 	}
 	if n == 0 {
 		return nil, nil
 	}
-	rec := array.NewRecordBatch(row.ArrowSchema(rd.plan.lakeColumns()), batch.Columns(), batch.NumRows())
+	rec := array.NewRecordBatch(row.ArrowSchema(cols), batch.Columns(), batch.NumRows())
 	defer rec.Release()
 	rd.stats.RowsRead += int64(n)
 	c := &Chunk{
@@ -109,6 +128,9 @@ func (rd *Reader) lakeChunk(pr *partReader, batch arrow.RecordBatch, positions [
 	sel, err := rd.lakeRows(c, rec)
 	if err != nil {
 		return nil, err
+	}
+	if pr.over != nil && len(pr.over.gone) > 0 {
+		sel = pr.over.standing(rec, keysIn(rd.plan.Table, cols), sel)
 	}
 	pr.Row, pr.cut = positions[n-1]+1, false
 	if rd.left >= 0 && int64(len(sel)) > rd.left {
@@ -162,5 +184,5 @@ func (rd *Reader) moreInLake(pr *partReader) bool {
 
 // readsFiles says whether parts have rows of the lake to read.
 func readsFiles(parts []Part) bool {
-	return slices.ContainsFunc(parts, func(p Part) bool { return p.Lake })
+	return slices.ContainsFunc(parts, func(p Part) bool { return p.Lake || p.Overlay })
 }

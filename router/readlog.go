@@ -28,7 +28,7 @@ func (rd *Reader) readLog(pr *partReader) (_ *Chunk, moved bool, err error) {
 	if pr.Start >= v.End {
 		return nil, false, nil
 	}
-	b, err := rd.storedBatch(pr, lg, v)
+	b, err := rd.storedBatch(pr, lg, v, pr.Start)
 	if errs.Is(err, errs.OffsetOutOfRange) { // the log let go of it this moment
 		return nil, false, pr.expired(lg.View())
 	}
@@ -182,6 +182,9 @@ func (c *Chunk) stats(name string) (filter.Stats, bool) {
 	t := c.rd.plan.Table
 	if i := t.Schema.Index(name); i >= 0 {
 		return c.batch.Payload.Stats(t.Schema.Columns[i].ID)
+	}
+	if c.stands && (name == millrace.ColLogOffset || name == millrace.ColCommitTimestamp) {
+		return filter.Stats{}, false
 	}
 	h := &c.batch.Header
 	s := filter.Stats{Rows: int64(c.hi - c.lo), HasMin: true, HasMax: true}

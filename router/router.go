@@ -70,19 +70,22 @@ type Options struct {
 
 // Router routes requests to shards.
 type Router struct {
-	o          Options
-	metrics    *metrics
-	spread     spreader
-	followers  followers
-	ending     sync.Mutex // held while a partition takes the steps of its end
-	running    runningKeys
-	numbers    numbers
-	foreground foreground
+	o         Options
+	metrics   *metrics
+	spread    spreader
+	followers followers
+	ending    sync.Mutex // held while a partition takes the steps of its end
+	running   runningKeys
+	numbers   numbers
+	// Of keyed tables in the lake.
+	keyed        keyedReads
+	overlayBytes int64
+	foreground   foreground
 }
 
 // New makes a router.
 func New(o Options) *Router {
-	return &Router{o: o, metrics: newMetrics(o.Registerer)}
+	return &Router{o: o, metrics: newMetrics(o.Registerer), overlayBytes: overlayBytes}
 }
 
 func (r *Router) shard(id millrace.ShardID) *shard.Shard { return r.o.Shards[id] }

@@ -100,9 +100,9 @@ func lostColumn(cols, later []millrace.Column) string {
 	return ""
 }
 
-// storedBatch opens the batch of a part's log that is read next. Small ones are read
+// storedBatch opens the batch of a part's log that has an offset. Small ones are read
 // together, as the newest schema has them, which some may be of.
-func (rd *Reader) storedBatch(pr *partReader, lg *bucket.Log, v *bucket.View) (*bucket.Batch, error) {
+func (rd *Reader) storedBatch(pr *partReader, lg *bucket.Log, v *bucket.View, at millrace.Offset) (*bucket.Batch, error) {
 	find := rd.plan.schemas(rd.r)
 	to := rd.plan.Table.Schema
 	if s := rd.r.shard(pr.Shard).NewestSchema(rd.plan.Table.ID); s != nil && s.ID > to.ID {
@@ -111,9 +111,9 @@ func (rd *Reader) storedBatch(pr *partReader, lg *bucket.Log, v *bucket.View) (*
 	var b *bucket.Batch
 	var err error
 	if rd.guard.check(to) == nil {
-		b, err = lg.Gather(v, pr.Start, find, to)
+		b, err = lg.Gather(v, at, find, to)
 	} else {
-		b, err = lg.At(v, pr.Start)
+		b, err = lg.At(v, at)
 	}
 	if err != nil {
 		return nil, err

@@ -13,7 +13,7 @@ func (r *Router) Size(p *Plan) (rows, bytes int64, err error) {
 	}
 	for i := range p.Parts {
 		part := p.Parts[i]
-		if part.Lake {
+		if part.Lake && !part.Overlay {
 			n, size, ok := p.lakeSize(&p.Parts[i])
 			if !ok {
 				return -1, -1, nil
@@ -23,7 +23,7 @@ func (r *Router) Size(p *Plan) (rows, bytes int64, err error) {
 				bytes += size
 			}
 		}
-		if part.State {
+		if part.State || part.Overlay {
 			sn := p.snaps[part.Shard]
 			if sn == nil { // held under an id, and not looked up for this
 				return -1, -1, nil

@@ -64,7 +64,7 @@ func (r *Router) Hold(p *Plan, idle, ttl time.Duration) {
 	ids := map[millrace.ShardID]string{}
 	for i := range p.Parts {
 		part := &p.Parts[i]
-		if !part.State || part.Snapshot != "" {
+		if !part.State && !part.Overlay || part.Snapshot != "" {
 			continue
 		}
 		if ids[part.Shard] == "" {
@@ -115,7 +115,7 @@ func (r *Router) seal(p *Plan, page bool, expires time.Time) (string, error) {
 		f.Codec = &p.Codec
 	}
 	f.Skipped = [2]int{p.scope.total, p.scope.skipped}
-	if p.history != nil && slices.ContainsFunc(p.Parts, func(part Part) bool { return part.Lake || part.LakeOnly }) {
+	if p.history != nil && slices.ContainsFunc(p.Parts, func(part Part) bool { return part.Lake || part.LakeOnly || part.Overlay }) {
 		f.Version, f.Lake, f.Tier = lakePlanFormVersion, p.history.snap.ID(), p.Tier
 	}
 	if p.Follow && p.Table.Partitioned() {
@@ -219,7 +219,7 @@ func (r *Router) unseal(ctx context.Context, text string, page bool) (*Plan, err
 		return nil, errs.New(errs.InvalidValue, "the ticket or page token is not one for this use")
 	}
 	for i := range p.Parts {
-		if part := &p.Parts[i]; part.State {
+		if part := &p.Parts[i]; part.State || part.Overlay {
 			part.Prefix, part.Snapshot = f.Prefix, f.Snapshots[part.Shard]
 		}
 	}
@@ -343,7 +343,7 @@ func (rd *Reader) resumeParts() []Part {
 	for _, pr := range rd.parts {
 		part := pr.Part
 		part.Lake, part.State = pr.lake, pr.state
-		if !part.Lake && !part.State && part.End != millrace.NoOffset && part.Start >= part.End {
+		if !part.Lake && !part.Overlay && !part.State && part.End != millrace.NoOffset && part.Start >= part.End {
 			continue
 		}
 		out = append(out, part)
@@ -355,11 +355,10 @@ func (rd *Reader) resumeParts() []Part {
 // state being read, so nothing may be read after it.
 func (rd *Reader) more() bool {
 	for _, pr := range rd.parts {
+		if pr.lake && rd.moreInLake(pr) || pr.Overlay && pr.moreInTail() {
+			return true
+		}
 		switch {
-		case pr.lake:
-			if rd.moreInLake(pr) || pr.Start < pr.End {
-				return true
-			}
 		case pr.state && pr.rows != nil:
 			if pr.cut || pr.rows.Next() {
 				return true

@@ -203,3 +203,74 @@ func (f *fixture) tickets(path string, req *router.ReadRequest, between func()) 
 	slices.Sort(first)
 	return first
 }
+
+// The rows of a keyed table are the same from its state, and from the lake with what the
+// log has on top of it, by scan, pages and tickets, whatever was written and tiered when;
+// so too when the changes do not fit and a part goes back to state (X13).
+func TestUnionOfKeyedTable(t *testing.T) {
+	for _, image := range []millrace.ChangelogImage{millrace.FullImage, millrace.WALImage} {
+		f, l := lakeFixture(t)
+		tbl := f.table("t", true, 3)
+		tbl.Options.Lake, tbl.Options.Image = inLake(), image
+		rng := newRand(t)
+		overlaid := 0
+		for step := range 25 {
+			for range rng.IntN(4) {
+				from := rng.IntN(200)
+				if rng.IntN(4) == 0 {
+					f.write(tbl, router.Delete, rows(tbl, from, from+rng.IntN(40), ""))
+				} else {
+					f.write(tbl, router.Upsert, rows(tbl, from, from+rng.IntN(60), fmt.Sprint(step, " ")))
+				}
+			}
+			if rng.IntN(3) == 0 { // batches of their own
+				for _, sh := range f.w.Shards() {
+					require.NoError(t, sh.Checkpoint(context.Background()))
+				}
+			}
+			if rng.IntN(3) == 0 {
+				before := f.lines("d.t", &router.ReadRequest{})
+				l.tier(tbl)
+				require.Equal(t, before, f.lines("d.t$lake", &router.ReadRequest{}), "the lake is the state at its offsets")
+			}
+			if rng.IntN(4) == 0 {
+				l.maintain(tbl)
+			}
+			seed := rng.Uint64()
+			ask := func(tier string) [][]string { return f.answers("d.t", tier, randOf(seed).IntN) }
+			want := ask("hot")
+			f.r.StateOnly()
+			require.Equal(t, want, ask(""), "step %d", step)
+			f.r.OverlayOnly([]int64{1 << 20, 1 << 20, 1000}[rng.IntN(3)])
+			p, err := f.r.Plan(context.Background(), "d.t", &router.ReadRequest{}, router.Scan)
+			require.NoError(t, err)
+			overlaid += p.Overlaid()
+			p.Close()
+			require.Equal(t, want, ask(""), "step %d", step)
+			size := 1 + rng.IntN(30)
+			require.Equal(t, want[0], f.pages(&router.ReadRequest{PageSize: &size}, "d.t", func() {
+				f.write(tbl, router.Upsert, rows(tbl, 0, 300, "later"))
+				l.tier(tbl)
+				l.maintain(tbl)
+			}))
+			all := f.lines("d.t", &router.ReadRequest{Tier: "hot"})
+			require.Equal(t, all, f.tickets("d.t", &router.ReadRequest{}, func() {
+				f.write(tbl, router.Delete, rows(tbl, 100, 300, ""))
+				l.tier(tbl)
+			}))
+			for _, limit := range []int64{0, 1, 50} {
+				got := f.lines("d.t", &router.ReadRequest{Limit: &limit, Columns: []string{"v", "n"}, Filter: "_log_offset IS NULL"})
+				require.Len(t, got, min(int(limit), int(f.count("d.t"))))
+			}
+			require.EqualValues(t, len(f.lines("d.t", &router.ReadRequest{})), f.count("d.t"))
+			f.r.Choose()
+		}
+		require.Greater(t, overlaid, 30)
+	}
+}
+
+func (f *fixture) count(path string) int64 {
+	n, err := f.r.Count(context.Background(), path, &router.ReadRequest{})
+	require.NoError(f.t, err)
+	return n
+}

@@ -230,7 +230,7 @@ func (s *selection) open(ctx context.Context, order []sorting) (in batches, cols
 		req.Limit = &s.limit
 	}
 	o := router.Scan
-	o.Bounded = true
+	o.Bounded, o.KeyOrder = true, len(order) > 0
 	p, err := s.o.Router.Plan(ctx, s.path, req, o)
 	if err != nil {
 		if s.q.where != nil {
@@ -238,8 +238,7 @@ func (s *selection) open(ctx context.Context, order []sorting) (in batches, cols
 		}
 		return nil, nil, false, err
 	}
-	// The state of one bucket comes in the order of its keys.
-	sorted = len(order) == 0 || len(p.Parts) < 2 && s.named.View == router.RowsView && s.rising(order)
+	sorted = len(order) == 0 || p.InKeyOrder() && s.rising(order)
 	at, err := s.places(p.Columns)
 	if err != nil {
 		p.Close()
@@ -301,8 +300,11 @@ func (s *selection) aggregated() bool {
 // lookup reads the rows by their keys when the WHERE says all of them; nothing and
 // no error when it does not.
 func (s *selection) lookup(ctx context.Context) (batches, []millrace.Column, error) {
-	if s.filter == nil || !s.table.Keyed() || s.named.View != router.RowsView {
+	if s.filter == nil || !s.table.Keyed() || s.named.View != router.RowsView || s.named.Tier == router.LakeTier {
 		return nil, nil, nil
+	}
+	if s.table.Partitioned() && s.table.Options.Lake != nil {
+		return nil, nil, nil // partitions that have ended are in the lake alone, where nothing is looked up
 	}
 	names := s.read
 	if names == nil {

@@ -1,0 +1,37 @@
+package router
+
+import (
+	"context"
+
+	millrace "github.com/millrace/millrace"
+)
+
+// Retire takes a partition of the lake to expired, as a keeper does.
+func (r *Router) Retire(ctx context.Context, p *millrace.Partition) error { return r.retire(ctx, p) }
+
+// LetGoOf takes an expired one from the shards, when it is time.
+func (r *Router) LetGoOf(ctx context.Context, p *millrace.Partition) error {
+	_, err := r.letGo(ctx, p)
+	return err
+}
+
+// StateOnly makes a router read keyed tables from their state, where that has them.
+func (r *Router) StateOnly() { r.keyed = stateOnly }
+
+// OverlayOnly makes it put the log on top of the lake wherever that is possible, with
+// room for the keys of so many bytes.
+func (r *Router) OverlayOnly(most int64) { r.keyed, r.overlayBytes = overlayOnly, most }
+
+// Choose makes it read what is less.
+func (r *Router) Choose() { r.keyed, r.overlayBytes = choose, overlayBytes }
+
+// Overlaid is how many parts of a plan are read from the lake with the log on top.
+func (p *Plan) Overlaid() int {
+	n := 0
+	for _, part := range p.Parts {
+		if part.Overlay {
+			n++
+		}
+	}
+	return n
+}
