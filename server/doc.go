@@ -24,6 +24,8 @@
 //	V4  A request makes progress or is ended: headers within 10 s, each piece of a
 //	    body within 30 s, idle connections for 2 min.
 //	V5  What a setting of a later release asks for is refused, never ignored.
+//	V6  A lake that does not answer keeps nothing else from being served, nor the server
+//	    from starting or being ready.
 //
 // Files, below the data directory: LOCK (the pid of the server that holds it),
 // cluster.json (whose data this is), addresses.json (where the running server

@@ -2,24 +2,58 @@ package server
 
 import (
 	"context"
+	"log/slog"
 	"net/http"
 	"strings"
 
+	millrace "github.com/millrace/millrace"
+	"github.com/millrace/millrace/errs"
 	"github.com/millrace/millrace/icebergrest"
+	"github.com/millrace/millrace/lake"
 	"github.com/millrace/millrace/objstore"
 	"github.com/millrace/millrace/tier"
 	"github.com/millrace/millrace/tier/iceberg"
 )
 
+// lakeFormat keeps lake tables, and shows them to stock readers.
+type lakeFormat interface {
+	lake.Format
+	icebergrest.Lake
+}
+
 // openLake names the place of the lake tables. It reaches for nothing: a server starts
-// while its lake is away.
+// while its lake is away. A data directory whose name is no address is no reason not to
+// start, as long as nobody asked for a lake there.
 func (s *Server) openLake(ctx context.Context) error {
-	store, err := objstore.Open(ctx, strings.Replace(s.settings.LakeURI, dataDirMark, s.dir, 1), objstore.Options{Registerer: s.metrics.registry})
-	if err != nil {
+	store, err := objstore.Open(ctx, strings.Replace(s.settings.LakeURI, dataDirMark, s.dir, 1), objstore.Options{
+		S3:         objstore.S3{Endpoint: s.settings.S3Endpoint, Region: s.settings.S3Region, PathStyle: s.settings.S3PathStyle},
+		Registerer: s.metrics.registry,
+	})
+	switch {
+	case err == nil:
+		s.lakeLocation = store.URI()
+		s.lake = iceberg.New(iceberg.Options{Store: store, Cluster: s.catalog.ClusterID(), Clock: s.clock, Logger: s.log})
+		return nil
+	case !strings.Contains(s.settings.LakeURI, dataDirMark):
 		return wrong("lake-uri", "%v", err)
 	}
-	s.lake = iceberg.New(iceberg.Options{Store: store, Cluster: s.catalog.ClusterID(), Clock: s.clock, Logger: s.log})
+	s.log.WarnContext(ctx, "there is no lake in this data directory: set lake-uri to have one", slog.Any("err", err))
+	s.lake = noLake{errs.New(errs.Unavailable, "there is no lake, since lake-uri is not set and the data directory cannot hold it: %v", err)}
 	return nil
+}
+
+// noLake is the lake of a server that has no place for it.
+type noLake struct{ why error }
+
+// Open implements lake.Format.
+func (l noLake) Open(context.Context, *millrace.Table) (lake.Table, error) { return nil, l.why }
+
+// Purge implements lake.Format: there is nothing.
+func (noLake) Purge(context.Context, millrace.TableID) error { return nil }
+
+// Metadata implements icebergrest.Lake.
+func (l noLake) Metadata(context.Context, *millrace.Table) (string, []byte, error) {
+	return "", nil, l.why
 }
 
 // openTier makes what takes tables to the lake; it begins with the doors.
@@ -43,7 +77,7 @@ func (s *Server) openTier(context.Context) error {
 // doors is the whole of the API: the catalog of stock readers below its root, and the
 // operations.
 func (s *Server) doors(api http.Handler) http.Handler {
-	readers := icebergrest.New(icebergrest.Options{Catalog: s.catalog, Lake: s.lake, Logger: s.log})
+	readers := icebergrest.New(icebergrest.Options{Catalog: s.catalog, Lake: s.lake, FileIO: s.fileIO(), Logger: s.log})
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if icebergrest.Serves(r.URL.Path) {
 			readers.ServeHTTP(w, r)
@@ -51,4 +85,23 @@ func (s *Server) doors(api http.Handler) http.Handler {
 		}
 		api.ServeHTTP(w, r)
 	})
+}
+
+// fileIO is what stock readers are told of how to reach the files of an S3 lake, by the
+// names that Iceberg's clients have for it.
+func (s *Server) fileIO() map[string]string {
+	if !strings.HasPrefix(s.lakeLocation, "s3://") {
+		return nil
+	}
+	out := map[string]string{}
+	if s.settings.S3Endpoint != "" {
+		out["s3.endpoint"] = s.settings.S3Endpoint
+	}
+	if s.settings.S3Region != "" {
+		out["client.region"], out["s3.region"] = s.settings.S3Region, s.settings.S3Region
+	}
+	if s.settings.S3PathStyle {
+		out["s3.path-style-access"] = "true"
+	}
+	return out
 }

@@ -72,7 +72,8 @@ func (s *Server) openDoors(ctx context.Context) error {
 	})
 	api := rest.New(rest.Options{
 		Version: s.version, FlightAddress: s.flightAddress(), Owner: ownerName,
-		Catalog: s.catalog, Router: r, Clock: s.clock, Logger: s.log, Draining: s.draining,
+		Catalog: s.catalog, Router: r, Lake: s.tier, LakeLocation: s.lakeLocation,
+		Clock: s.clock, Logger: s.log, Draining: s.draining,
 	})
 	s.flight = flightsvc.New(flightsvc.Options{
 		AdvertiseURI: s.advertiseURI(), Router: r, Catalog: s.catalog, Actions: newActions(api),

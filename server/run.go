@@ -21,7 +21,6 @@ import (
 	"github.com/millrace/millrace/flightsvc"
 	"github.com/millrace/millrace/storage"
 	"github.com/millrace/millrace/tier"
-	"github.com/millrace/millrace/tier/iceberg"
 )
 
 // drainTime is how long requests and streams under way have at a stop.
@@ -54,11 +53,12 @@ type Server struct {
 	worker  *storage.Worker
 	tier    *tier.Manager
 	failAt  string
-	lake    *iceberg.Format
+	lake    lakeFormat
 	flight  *flightsvc.Service
 	grpc    *grpc.Server
 
 	httpAddr, flightAddr, metricsAddr net.Addr
+	lakeLocation                      string // where lake tables are; "" when there is no such place
 	// draining is closed when streams have to end.
 	draining chan struct{}
 	// serving holds the listeners' goroutines; the first error ends the server.

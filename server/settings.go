@@ -20,8 +20,12 @@ type Settings struct {
 
 	CacheSize string `name:"cache-size" default:"auto" help:"Memory for rows and blocks of keyed tables, as 512MiB; auto: a sixteenth of the machine's, from 64MiB to 1GiB."`
 
-	LakeURI   string `name:"lake-uri" default:"file://<data-dir>/lake" help:"Where lake tables are, a file or s3 address."`
+	LakeURI   string `name:"lake-uri" default:"file://<data-dir>/lake" help:"Where lake tables are: file:///folder or s3://bucket/prefix."`
 	RemoteURI string `name:"remote-uri" default:"file://<data-dir>/remote" help:"Where remote segments and snapshots are, a file or s3 address. Not yet." later:"remote segments"`
+
+	S3Endpoint  string `name:"s3-endpoint" default:"" help:"Address of an S3 server other than AWS, as http://127.0.0.1:9000. Credentials are those of AWS's tools: environment, files, roles."`
+	S3Region    string `name:"s3-region" default:"" help:"Region of the buckets; empty: what AWS's tools are told."`
+	S3PathStyle bool   `name:"s3-path-style" default:"false" help:"Name the bucket in the path of requests, which most servers other than AWS need."`
 
 	NATSURL         string   `name:"nats-url" default:"" help:"Addresses of NATS, comma-separated; empty: a single node. Not yet." later:"the cluster"`
 	Roles           []string `name:"roles" default:"front,worker,tier" help:"Which parts of the service run in this process. Not yet." later:"running the roles apart"`
