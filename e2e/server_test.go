@@ -31,8 +31,9 @@ func alive() int64 { return running.Load() }
 type server struct {
 	dir    string
 	flags  []string
-	base   string // http://host:port
-	flight string // host:port
+	env    []string // besides the bare one
+	base   string   // http://host:port
+	flight string   // host:port
 	cmd    *exec.Cmd
 	done   chan struct{} // closed when the process has ended
 	log    *tailBuffer
@@ -67,7 +68,7 @@ func (s *server) launch() error {
 	args := append([]string{"serve", "--http-addr", "127.0.0.1:0", "--flight-addr", "127.0.0.1:0", "--data-dir", s.dir}, s.flags...)
 	cmd := exec.Command(binaryPath, args...)
 	cmd.Stdout, cmd.Stderr = s.log, s.log
-	cmd.Env = bareEnviron()
+	cmd.Env = append(bareEnviron(), s.env...)
 	// The server dies with the test process, whatever happens to it.
 	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 	if err := cmd.Start(); err != nil {
