@@ -1,6 +1,7 @@
 package iceberg
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"slices"
@@ -198,6 +199,15 @@ func TestAbort(t *testing.T) {
 	require.Error(t, a.Close())
 	_, err = r.commit(t.Context(), at(d, 2))
 	require.Error(t, err)
+	require.Equal(t, before, w.files())
+
+	// So it is when its context has ended.
+	ctx, cancel := context.WithCancel(t.Context())
+	r, err = lt.begin(ctx, d)
+	require.NoError(t, err)
+	require.NoError(t, appendTo(t, r, noBucket, `{"k":2}`))
+	cancel()
+	r.Abort(ctx)
 	require.Equal(t, before, w.files())
 
 	// A commit that fails before it publishes leaves nothing either.

@@ -49,6 +49,33 @@ func TestTypes(t *testing.T) {
 	require.JSONEq(t, typeRows[1], got[1])
 }
 
+// TestSlices writes parts of batches, whose values do not begin where their buffers do.
+func TestSlices(t *testing.T) {
+	w := newWorld(t)
+	d := testTable(1, nil, nil, 1, allTypes...)
+	_, err := w.append(w.f, d, noBucket, at(d, 2), typeRows...)
+	require.NoError(t, err)
+	want := w.scan(d)
+	d.ID = 2
+	lt, err := w.f.open(t.Context(), d)
+	require.NoError(t, err)
+	r, err := lt.begin(t.Context(), d)
+	require.NoError(t, err)
+	a, err := r.Append(t.Context(), noBucket)
+	require.NoError(t, err)
+	b := batch(t, d.Schema.Columns, typeRows[1], typeRows[0], typeRows[1], typeRows[0], typeRows[1])
+	defer b.Release()
+	for _, at := range []int64{3, 2} {
+		part := b.NewSlice(at, at+1)
+		require.NoError(t, a.Write(part))
+		part.Release()
+	}
+	require.NoError(t, a.Close())
+	_, err = r.commit(t.Context(), at(d, 2))
+	require.NoError(t, err)
+	require.Equal(t, want, w.scan(d))
+}
+
 // TestUnsupportedTypes asks for types that format version 2 does not have.
 func TestUnsupportedTypes(t *testing.T) {
 	w := newWorld(t)
