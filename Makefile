@@ -81,6 +81,7 @@ fuzz: ## each fuzz target for FUZZTIME (30s)
 torture: ## the long forms: 500 kills, loads of 5 GB, 100 times the model operations
 	E2E_KILLS=500 E2E_LOAD_MB=5000 go test -count 1 -timeout 6h -v -run 'Kill|Memory|Bounded' ./e2e
 	go test -count 1 -timeout 6h $$(go list ./... | grep -v '/e2e$$') -rapid.checks=10000
+	LAKE_THROUGH_FAULTS=1 go test -count 1 -timeout 1h -skip Golden ./tier/iceberg
 
 .PHONY: bench
 bench: build $(VENV)/.installed ## side-by-side benchmarks against raw yardsticks, into bench/results (about ten minutes)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"os"
 	"slices"
 	"strings"
 	"testing"
@@ -19,11 +20,13 @@ import (
 	millrace "github.com/millrace/millrace"
 	"github.com/millrace/millrace/lake"
 	"github.com/millrace/millrace/objstore"
+	"github.com/millrace/millrace/objstore/faultproxy"
 	"github.com/millrace/millrace/objstore/objstoretest"
 	"github.com/millrace/millrace/row/jsonrow"
 )
 
-// world is a lake in memory, whose store fails as a test says.
+// world is a lake in memory, whose store fails as a test says; with LAKE_THROUGH_FAULTS
+// set, in S3 behind a proxy that does what networks and busy servers do.
 type world struct {
 	t     *testing.T
 	store *objstoretest.Faulty
@@ -37,11 +40,32 @@ func (c *testClock) Now() time.Time { return c.now }
 
 func newWorld(t *testing.T) *world {
 	t.Helper()
-	s, err := objstore.Open(t.Context(), "file:///lake", objstore.Options{FS: vfs.NewMem()})
+	uri, o := "file:///lake", objstore.Options{FS: vfs.NewMem()}
+	if os.Getenv("LAKE_THROUGH_FAULTS") != "" {
+		uri, o.S3 = throughFaults(t)
+	}
+	s, err := objstore.Open(t.Context(), uri, o)
 	require.NoError(t, err)
 	w := &world{t: t, store: objstoretest.NewFaulty(s), clock: &testClock{now: time.Now()}}
 	w.f = w.another()
 	return w
+}
+
+// throughFaults is an S3 server behind a fault proxy. About one request in eight meets a
+// fault; the seed is the same in every run.
+func throughFaults(t *testing.T) (uri string, o objstore.S3) {
+	t.Helper()
+	server := objstoretest.StartGateway(t)
+	proxy, err := faultproxy.Start(t.Context(), server.Endpoint)
+	require.NoError(t, err)
+	t.Cleanup(proxy.Close)
+	proxy.Set(faultproxy.Seeded(20, faultproxy.Rates{
+		faultproxy.SlowDown: 20, faultproxy.InternalError: 10, faultproxy.Reset: 20, faultproxy.Truncate: 20,
+		faultproxy.LoseAnswer: 20, faultproxy.LoseAnswerSoftly: 10, faultproxy.Hang: 1, faultproxy.Twice: 20,
+	}), 0)
+	o = server.Settings()
+	o.Endpoint, o.Backoff, o.Timeout, o.Attempts = proxy.Endpoint, 2*time.Millisecond, 3*time.Second, 12
+	return server.URI("lake"), o
 }
 
 // another is another process's format over the same lake.
