@@ -27,7 +27,7 @@ type Format interface {
 	// is not ours.
 	Open(ctx context.Context, t *millrace.Table) (Table, error)
 	// Purge removes all files of a table's lake table, whatever state it is in.
-	Purge(ctx context.Context, id millrace.TableID) error
+	Purge(ctx context.Context, t *millrace.Table) error
 }
 
 // Table is the lake table of one table.

@@ -84,7 +84,7 @@ func (l *lakeside) DropPartition(ctx context.Context, t *millrace.Table, p *mill
 
 func (l *lakeside) DropTable(ctx context.Context, t *millrace.Table, purge bool) error {
 	if purge {
-		return l.f.Purge(ctx, t.ID)
+		return l.f.Purge(ctx, t)
 	}
 	return nil
 }

@@ -112,5 +112,5 @@ func (m *Manager) DropTable(ctx context.Context, desc *millrace.Table, purge boo
 	if !purge {
 		return nil
 	}
-	return m.o.Format.Purge(ctx, desc.ID)
+	return m.o.Format.Purge(ctx, desc)
 }

@@ -89,13 +89,13 @@ func (f *Format) Open(_ context.Context, t *millrace.Table) (lake.Table, error) 
 }
 
 // Purge removes a table's lake table.
-func (f *Format) Purge(_ context.Context, id millrace.TableID) error {
+func (f *Format) Purge(_ context.Context, t *millrace.Table) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if lt := f.tables[id]; lt != nil {
+	if lt := f.tables[t.ID]; lt != nil {
 		lt.purged = true
 		lt.snaps = nil
-		delete(f.tables, id)
+		delete(f.tables, t.ID)
 	}
 	return nil
 }

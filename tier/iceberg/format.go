@@ -24,6 +24,8 @@ type Clock interface {
 type Options struct {
 	// Store holds the folders of all lake tables; its URI is how stock readers find them.
 	Store objstore.Store
+	// Catalog keeps the pointers of all lake tables; nil: the lake itself does.
+	Catalog Catalog
 	// Cluster is the id of the cluster, whose folder in the store is ours.
 	Cluster [16]byte
 	Clock   Clock

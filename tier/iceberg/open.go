@@ -28,10 +28,14 @@ const (
 var errNotEmpty = errors.New("there is an object")
 
 // handle is a lake table that nothing was read of yet.
-func (f *Format) handle(id millrace.TableID) *lakeTable {
-	t := &lakeTable{f: f, id: id, folder: f.folder(id)}
+func (f *Format) handle(desc *millrace.Table) *lakeTable {
+	t := &lakeTable{f: f, id: desc.ID, folder: f.folder(desc.ID)}
 	t.location = uriOf(f.o.Store, t.folder)
-	t.pointer = &lakePointer{store: f.o.Store, folder: t.folder, check: t.check, wait: f.wait}
+	if f.o.Catalog != nil {
+		t.pointer = &catalogPointer{catalog: f.o.Catalog, name: catalogName(desc), check: t.check, wait: f.wait}
+	} else {
+		t.pointer = &lakePointer{store: f.o.Store, folder: t.folder, check: t.check, wait: f.wait}
+	}
 	return t
 }
 
@@ -49,7 +53,7 @@ func (t *lakeTable) check(m table.Metadata) error {
 
 // open opens the lake table of a table, and makes it when there is none.
 func (f *Format) open(ctx context.Context, desc *millrace.Table) (*lakeTable, error) {
-	t := f.handle(desc.ID)
+	t := f.handle(desc)
 	t.desc = desc
 	v, err := t.load(ctx)
 	if err != nil || v != nil {
@@ -102,7 +106,11 @@ func (t *lakeTable) create(ctx context.Context, desc *millrace.Table) error {
 		if v, err := t.load(ctx); err != nil || v != nil {
 			return err
 		}
-		return errs.New(errs.CorruptData, "the folder %s of a lake table is not empty (%s), yet has no metadata/v1.metadata.json or later: restore its metadata, or empty it; nothing is written to the table before", t.location, uriOf(t.f.o.Store, first))
+		missing := "has no metadata/v1.metadata.json or later: restore its metadata"
+		if t.f.o.Catalog != nil {
+			missing = "the catalog has no table for it: register its metadata there"
+		}
+		return errs.New(errs.CorruptData, "the folder %s of a lake table is not empty (%s), yet %s, or empty it; nothing is written to the table before", t.location, uriOf(t.f.o.Store, first), missing)
 	}
 	spec, order := specOf(desc), table.UnsortedSortOrder
 	props := t.properties(desc)

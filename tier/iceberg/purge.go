@@ -11,9 +11,14 @@ import (
 const purgeKeys = 1000
 
 // Purge implements lake.Format. It goes by the table's folder alone, whatever state that
-// is in.
-func (f *Format) Purge(ctx context.Context, id millrace.TableID) error {
-	folder := f.folder(id) + "/"
+// is in; a catalog of the user's own lets go of the table before its files go.
+func (f *Format) Purge(ctx context.Context, desc *millrace.Table) error {
+	if p, ok := f.handle(desc).pointer.(*catalogPointer); ok {
+		if err := p.forget(ctx); err != nil {
+			return err
+		}
+	}
+	folder := f.folder(desc.ID) + "/"
 	var keys []string
 	remove := func() error {
 		if len(keys) == 0 {

@@ -32,6 +32,8 @@ type world struct {
 	store *objstoretest.Faulty
 	clock *testClock
 	f     *Format
+	// catalog has the pointers; nil: the lake has.
+	catalog Catalog
 }
 
 type testClock struct{ now time.Time }
@@ -70,7 +72,7 @@ func throughFaults(t *testing.T) (uri string, o objstore.S3) {
 
 // another is another process's format over the same lake.
 func (w *world) another() *Format {
-	f := New(Options{Store: w.store, Cluster: [16]byte{1, 2, 3}, Clock: w.clock, Logger: slog.New(slog.DiscardHandler)})
+	f := New(Options{Store: w.store, Catalog: w.catalog, Cluster: [16]byte{1, 2, 3}, Clock: w.clock, Logger: slog.New(slog.DiscardHandler)})
 	f.wait = func(context.Context, time.Duration) error { return nil }
 	return f
 }
