@@ -1,0 +1,149 @@
+package tier_test
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/stretchr/testify/require"
+
+	millrace "github.com/millrace/millrace"
+	"github.com/millrace/millrace/catalog"
+	"github.com/millrace/millrace/errs"
+	"github.com/millrace/millrace/lake/laketest"
+	"github.com/millrace/millrace/router"
+	"github.com/millrace/millrace/tier"
+)
+
+// told is a shard that keeps what it is told.
+type told struct {
+	mu sync.Mutex
+	at map[millrace.BucketID]millrace.Offset
+}
+
+func (s *told) Tiered(offsets map[millrace.BucketID]millrace.Offset) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.at == nil {
+		s.at = map[millrace.BucketID]millrace.Offset{}
+	}
+	maps.Copy(s.at, offsets)
+}
+
+func (s *told) get() map[millrace.BucketID]millrace.Offset {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return maps.Clone(s.at)
+}
+
+// Shards are told how far the lake is after each commit, and after a start from what the
+// lake says, without a round.
+func TestShardsAreTold(t *testing.T) {
+	shard := &told{}
+	n := newNode(t, func(n *node) { n.o.Shards = []tier.Shard{shard} })
+	lt := n.table("t", "k BIGINT, v STRING", nil)
+	kt := n.table("k", "k BIGINT, v STRING", func(s *catalog.Spec) { s.PrimaryKey = []string{"k"} })
+	n.must(lt, router.Append, kv(0, 5, "a"))
+	n.must(kt, router.Upsert, kv(0, 5, "a"))
+	n.must(kt, router.Upsert, kv(0, 5, "b"))
+	require.Empty(t, shard.get())
+	n.tier(lt)
+	n.tier(kt)
+	want := map[millrace.BucketID]millrace.Offset{lt.BucketID(0): 5, kt.BucketID(0): 15}
+	require.Equal(t, want, shard.get())
+	n.must(lt, router.Append, kv(5, 6, "a"))
+	*shard = told{}
+	n.crash()
+	n.settle(t, lt)
+	n.settle(t, kt)
+	require.Equal(t, want, shard.get())
+}
+
+// What another process commits is seen a while later; a lake that does not answer then
+// does not take away what is known, for a while.
+func TestNewestSnapshot(t *testing.T) {
+	ctx := context.Background()
+	f := laketest.New()
+	n := newNode(t, func(n *node) { n.format = f })
+	other := n.manager(prometheus.NewRegistry())
+	other.Attach(n.r)
+	lt := n.table("t", "k BIGINT, v STRING", nil)
+	n.must(lt, router.Append, kv(0, 5, "a"))
+	n.tier(lt)
+	first, err := other.Newest(ctx, lt)
+	require.NoError(t, err)
+	n.must(lt, router.Append, kv(5, 6, "a"))
+	n.tier(lt)
+	own, err := n.m.Newest(ctx, lt)
+	require.NoError(t, err)
+	require.EqualValues(t, 6, own.Totals().Rows)
+	still, err := other.Newest(ctx, lt)
+	require.NoError(t, err)
+	require.Equal(t, first.ID(), still.ID())
+
+	n.clock.Add(15 * time.Second)
+	seen, err := other.Newest(ctx, lt)
+	require.NoError(t, err)
+	require.Equal(t, own.ID(), seen.ID())
+	byID, err := other.Snapshot(ctx, lt, first.ID())
+	require.NoError(t, err)
+	require.EqualValues(t, 5, byID.Totals().Rows)
+	_, err = other.Snapshot(ctx, lt, 1)
+	require.True(t, errs.Is(err, errs.SnapshotGone))
+
+	f.Hook = func(s laketest.Step, _ millrace.TableID) error {
+		if s == laketest.Newest {
+			return errs.New(errs.Unavailable, "no answer")
+		}
+		return nil
+	}
+	n.clock.Add(5 * time.Minute)
+	seen, err = other.Newest(ctx, lt)
+	require.NoError(t, err)
+	require.Equal(t, own.ID(), seen.ID())
+	n.clock.Add(6 * time.Minute)
+	_, err = other.Newest(ctx, lt)
+	require.True(t, errs.Is(err, errs.Unavailable))
+	require.NoError(t, other.Close())
+}
+
+// Many partitions and buckets are tiered one file after the other: no more than one is
+// open at a time.
+func TestOneFileAtATime(t *testing.T) {
+	f := laketest.New()
+	var mu sync.Mutex
+	open, most, files := 0, 0, 0
+	f.Hook = func(s laketest.Step, _ millrace.TableID) error {
+		mu.Lock()
+		defer mu.Unlock()
+		switch s {
+		case laketest.Append:
+			open, files = open+1, files+1
+			most = max(most, open)
+		case laketest.Close:
+			open--
+		default:
+		}
+		return nil
+	}
+	n := newNode(t, func(n *node) { n.format = f })
+	kt := n.table("t", "p INT, k BIGINT, v STRING", func(s *catalog.Spec) {
+		s.PrimaryKey, s.PartitionBy, s.Buckets = []string{"p", "k"}, []string{"p"}, new(3)
+	})
+	var b strings.Builder
+	for i := range 300 {
+		fmt.Fprintf(&b, `{"p":%d,"k":%d,"v":"x"} `, i%60, i)
+	}
+	n.must(kt, router.Upsert, b.String())
+	n.tier(kt)
+	n.must(kt, router.Upsert, b.String())
+	n.tier(kt)
+	n.complete(kt)
+	require.Equal(t, 1, most)
+	require.Greater(t, files, 200)
+}
