@@ -49,7 +49,7 @@ type noLake struct{ why error }
 func (l noLake) Open(context.Context, *millrace.Table) (lake.Table, error) { return nil, l.why }
 
 // Purge implements lake.Format: there is nothing.
-func (noLake) Purge(context.Context, millrace.TableID) error { return nil }
+func (noLake) Purge(context.Context, *millrace.Table) error { return nil }
 
 // Metadata implements icebergrest.Lake.
 func (l noLake) Metadata(context.Context, *millrace.Table) (string, []byte, error) {
