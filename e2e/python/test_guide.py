@@ -56,4 +56,4 @@ def test_demo_tour(server, tmp_path):
     env.pop("MILLRACE_SERVER", None)
     done = subprocess.run([str(root / "demo" / "run"), "--check"], env=env, capture_output=True, text=True, timeout=300)
     assert done.returncode == 0, done.stdout[-4000:] + done.stderr[-4000:]
-    assert "a live tail saw" in done.stdout
+    assert "a live tail saw" in done.stdout and "one plane has its new seats" in done.stdout
