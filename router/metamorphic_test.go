@@ -36,10 +36,14 @@ type replica struct {
 	buckets int
 	cat     *catalog.Catalog
 	r       *router.Router
+	side    *lakeside // nil: its tables are not in the lake
 }
 
-func newReplica(t *testing.T, seed uint64, buckets int) *replica {
+func newReplica(t *testing.T, seed uint64, buckets int, tiered bool) *replica {
 	p := &replica{World: storagetest.NewWorld(t, seed), t: t, buckets: buckets}
+	if tiered {
+		p.side = newLakeside(t, func() *router.Router { return p.r })
+	}
 	cat, err := catalog.Open(context.Background(), catalog.Options{
 		Dir: "catalog", Shards: p.Opts.Shards, FS: vfs.NewMem(), Clock: p.Clock.Now, Logger: slog.New(slog.DiscardHandler),
 	})
@@ -53,9 +57,29 @@ func newReplica(t *testing.T, seed uint64, buckets int) *replica {
 
 func (p *replica) open() {
 	p.MustOpen()
-	p.r = router.New(router.Options{
+	o := router.Options{
 		Catalog: p.cat, Shards: p.Worker.Shards(), Signer: plainSigner{}, Clock: p.Clock, Logger: slog.New(slog.DiscardHandler), Registerer: prometheus.NewRegistry(),
-	})
+	}
+	if p.side != nil {
+		o.Lake = p.side
+	}
+	p.r = router.New(o)
+}
+
+// tier takes rows of some partitions to the lake, merges files there, or changes from
+// where keyed tables are read.
+func (p *replica) tier(rng *rand.Rand, name string) {
+	t := p.table(name)
+	ps, err := p.cat.Partitions(context.Background(), t.ID)
+	require.NoError(p.t, err)
+	switch rng.IntN(4) {
+	case 0:
+		p.side.maintain(t)
+	case 1:
+		pick(rng, p.r.Choose, p.r.StateOnly, func() { p.r.OverlayOnly(1 << 20) }, func() { p.r.OverlayOnly(1000) })()
+	default:
+		p.side.tier(t, slices.DeleteFunc(slices.Clone(ps), func(*millrace.Partition) bool { return rng.IntN(3) == 0 })...)
+	}
 }
 
 func (p *replica) close() {
@@ -190,6 +214,10 @@ func (s *script) create() {
 	for _, p := range s.replicas {
 		spec := d.spec
 		spec.Buckets = &p.buckets
+		if p.side != nil {
+			spec.Properties = maps.Clone(spec.Properties)
+			spec.Properties["table.datalake.enabled"] = "true"
+		}
 		_, _, err := p.cat.CreateTable(context.Background(), "d", spec, false)
 		require.NoError(s.t, err)
 	}
@@ -292,6 +320,11 @@ func (s *script) alter() {
 
 // disturb does to one replica what must not show.
 func (s *script) disturb() {
+	if s.rng.IntN(2) == 0 {
+		i := slices.IndexFunc(s.replicas, func(p *replica) bool { return p.side != nil })
+		s.replicas[i].tier(s.rng, pick(s.rng, s.tables...).name)
+		return
+	}
 	p := pick(s.rng, s.replicas...)
 	switch s.rng.IntN(3) {
 	case 0:
@@ -509,8 +542,8 @@ func (s *script) binlog(p *replica, d *drawn, groups map[string][]logRecord) {
 }
 
 // Shows that what a table holds hangs on the writes alone: replicas with other bucket
-// counts, shards, segment, tail and cache sizes, that crash and restart at other
-// moments, give the same rows, changelogs, binlogs and counts; a changelog folded is
+// counts, shards, segment, tail and cache sizes, of which one has its tables in the lake,
+// that crash and restart at other moments, give the same rows, changelogs, binlogs and counts; a changelog folded is
 // the table, and filtered it adds up to the filtered table. Tables are drawn with every
 // merge engine, image and partitioning, and altered under way (F15).
 func TestMetamorphic(t *testing.T) {
@@ -520,8 +553,8 @@ func TestMetamorphic(t *testing.T) {
 			t.Parallel()
 			t.Logf("MILLRACE_MODEL_SEED=%d", seed)
 			s := &script{t: t, rng: rand.New(rand.NewPCG(seed, 3))}
-			for i, buckets := range []int{1, 3, 8} {
-				s.replicas = append(s.replicas, newReplica(t, seed+uint64(i), buckets))
+			for i, buckets := range []int{1, 3, 8, 2} {
+				s.replicas = append(s.replicas, newReplica(t, seed+uint64(i), buckets, buckets == 2))
 			}
 			s.run(ops / len(seeds))
 		})
