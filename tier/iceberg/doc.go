@@ -18,9 +18,9 @@
 //	    before it is back.
 //	I2  Where metadata is not of this cluster and table, or a folder has files and no
 //	    metadata, nothing is written.
-//	I3  A change is published once, whatever answers are lost: the same bytes are tried
-//	    again under the same number, and under another one only when that is taken by
-//	    other bytes. After 10 minutes it is void.
+//	I3  A snapshot is published once, whatever answers are lost: the same bytes are tried
+//	    again under the same number; when that is taken, the next number is tried only if
+//	    the newest version has not got the snapshot. After 10 minutes it is void.
 //	I4  Files of a round are removed only when its commit has not happened and never will.
 //	    Everything else that nobody refers to waits for maintenance.
 //	I5  Each snapshot that we commit says how far it is, those of maintenance as their

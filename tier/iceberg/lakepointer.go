@@ -1,7 +1,6 @@
 package iceberg
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -186,7 +185,7 @@ func (p *lakePointer) publish(ctx context.Context, c change) (*version, error) {
 	return nil, errs.New(errs.Unavailable, "lake table %s is changed too often for a change of ours to get through", uriOf(p.store, p.folder))
 }
 
-// try makes the version after base; nil when someone else has made it.
+// try makes the version after base; nil when it is there already.
 func (p *lakePointer) try(ctx context.Context, base *version, c change) (*version, error) {
 	n, meta, err := p.apply(base, c)
 	if err != nil {
@@ -200,7 +199,7 @@ func (p *lakePointer) try(ctx context.Context, base *version, c change) (*versio
 	case err != nil:
 		return nil, err
 	case !created:
-		return nil, nil //nolint:nilnil // Someone else was first.
+		return nil, nil //nolint:nilnil // The caller looks who it was.
 	}
 	p.raiseHint(ctx, n)
 	return &version{number: n, location: uriOf(p.store, p.key(n)), meta: meta}, nil
@@ -234,8 +233,9 @@ func (p *lakePointer) apply(base *version, c change) (int64, table.Metadata, err
 	return n, meta, nil
 }
 
-// create makes a file with a body that no one else would write, and says whether it was
-// made. When an answer is lost it asks again: the same file twice is one file.
+// create makes a file with a body that no one else would write, and says whether no one
+// has made it before: another, or an earlier try of ours whose answer was lost. Without an
+// answer it tries again: the same file twice is one file.
 func (p *lakePointer) create(ctx context.Context, key string, body []byte) (bool, error) {
 	var last error
 	for i := range createTries {
@@ -244,18 +244,13 @@ func (p *lakePointer) create(ctx context.Context, key string, body []byte) (bool
 				break
 			}
 		}
-		err := p.store.Create(ctx, key, body)
-		if err == nil {
+		last = p.store.Create(ctx, key, body)
+		if last == nil {
 			return true, nil
 		}
-		if last = err; !errors.Is(err, objstore.ErrExists) {
-			continue
+		if errors.Is(last, objstore.ErrExists) {
+			return false, nil
 		}
-		there, err := p.store.Get(ctx, key)
-		if err == nil {
-			return bytes.Equal(there, body), nil
-		}
-		last = err
 	}
 	return false, storeError(last, "create %s, which may yet have happened", uriOf(p.store, key))
 }
