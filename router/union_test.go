@@ -11,6 +11,7 @@ import (
 
 	millrace "github.com/millrace/millrace"
 	"github.com/millrace/millrace/errs"
+	"github.com/millrace/millrace/lake/laketest"
 	"github.com/millrace/millrace/router"
 )
 
@@ -273,4 +274,133 @@ func (f *fixture) count(path string) int64 {
 	n, err := f.r.Count(context.Background(), path, &router.ReadRequest{})
 	require.NoError(f.t, err)
 	return n
+}
+
+// A lake that does not answer keeps reads of history from beginning, and nothing else:
+// the hot tier goes on, and so do rows of keyed tables, which the workers all have.
+func TestLakeAway(t *testing.T) {
+	f, l := lakeFixture(t)
+	log, keyed := f.table("log", false, 2), f.table("keyed", true, 2)
+	log.Options.Lake, keyed.Options.Lake = inLake(), inLake()
+	f.write(log, router.Append, rows(log, 0, 30, "a"))
+	f.write(keyed, router.Upsert, rows(keyed, 0, 30, "a"))
+	l.tier(log)
+	l.tier(keyed)
+	f.write(keyed, router.Upsert, rows(keyed, 0, 10, "b"))
+	f.r.OverlayOnly(1 << 20)
+	away := laketest.Newest
+	l.f.Hook = func(step laketest.Step, _ millrace.TableID) error {
+		if step == away {
+			return errs.New(errs.Unavailable, "the store is away")
+		}
+		return nil
+	}
+	for _, path := range []string{"d.log", "d.log$lake", "d.keyed$lake"} {
+		_, err := f.r.Plan(context.Background(), path, &router.ReadRequest{}, router.Scan)
+		require.True(t, errs.Is(err, errs.Unavailable), "%s: %v", path, err)
+		_, err = f.r.Count(context.Background(), path, &router.ReadRequest{})
+		require.True(t, errs.Is(err, errs.Unavailable), "%s: %v", path, err)
+	}
+	require.Len(t, f.lines("d.log", &router.ReadRequest{Tier: "hot"}), 30)
+	require.Len(t, f.lines("d.log$changelog", &router.ReadRequest{}), 30)
+	require.Len(t, f.lines("d.keyed", &router.ReadRequest{}), 30)
+	f.write(log, router.Append, rows(log, 30, 31, "a"))
+
+	away = laketest.ReadRows // and one that goes while it is read
+	for _, path := range []string{"d.log", "d.keyed"} {
+		p, err := f.r.Plan(context.Background(), path, &router.ReadRequest{}, router.Scan)
+		require.NoError(t, err)
+		rd := f.r.Open(p)
+		for err == nil {
+			var c *router.Chunk
+			if c, err = rd.Next(context.Background(), time.Second); c != nil {
+				c.Release()
+			}
+		}
+		require.True(t, errs.Is(err, errs.Unavailable), "%s: %v", path, err)
+		require.NoError(t, rd.Close())
+	}
+	away = ""
+	require.Len(t, f.lines("d.log", &router.ReadRequest{}), 31)
+	require.Len(t, f.lines("d.keyed", &router.ReadRequest{}), 30)
+}
+
+// Where the log goes on after the lake can be asked for; a limit opens no more files than
+// it needs; and what names a snapshot ends with it.
+func TestFullOfTieredTable(t *testing.T) {
+	f, l := lakeFixture(t)
+	now := time.Now()
+	l.f.Now = func() time.Time { return now }
+	tbl := f.table("t", false, 2)
+	tbl.Options.Lake, tbl.BucketKey = inLake(), []millrace.ColumnID{1}
+	f.write(tbl, router.Append, rows(tbl, 0, 400, "a"))
+	l.tier(tbl)
+	_, at, err := f.r.Offsets(context.Background(), "d.t", nil, router.Position{Kind: router.Full})
+	require.NoError(t, err)
+	f.write(tbl, router.Append, rows(tbl, 400, 500, "a"))
+	_, still, err := f.r.Offsets(context.Background(), "d.t", nil, router.Position{Kind: router.Full})
+	require.NoError(t, err)
+	require.Equal(t, at, still)
+	require.EqualValues(t, 400, at["0"]+at["1"])
+	require.Len(t, f.lines("d.t$changelog", &router.ReadRequest{From: &router.Position{Kind: router.AtOffsets, Offsets: at}}), 100)
+	require.Len(t, f.lines("d.t$changelog", &router.ReadRequest{From: &router.Position{Kind: router.Full}}), 500)
+	require.Len(t, f.lines("d.t$binlog", &router.ReadRequest{From: &router.Position{Kind: router.Full}, Filter: "n = 3"}), 50)
+
+	p, err := f.r.Plan(context.Background(), "d.t", &router.ReadRequest{Limit: new(int64(3))}, router.Scan)
+	require.NoError(t, err)
+	rd := f.r.Open(p)
+	c, err := rd.Next(context.Background(), 0)
+	require.NoError(t, err)
+	require.Equal(t, 3, c.Rows)
+	c.Release()
+	require.True(t, rd.Done())
+	require.Equal(t, 1, rd.Stats().LakeFiles)
+	require.LessOrEqual(t, rd.Stats().RowsRead, int64(256))
+	require.NoError(t, rd.Close())
+
+	o := router.PlanOptions{View: router.ChangelogView, ViewSet: true, Until: router.Position{Kind: router.Never}}
+	p, err = f.r.Plan(context.Background(), "d.t", &router.ReadRequest{From: &router.Position{Kind: router.Full}}, o)
+	require.NoError(t, err)
+	rd = f.r.Open(p)
+	c, err = rd.Next(context.Background(), 0)
+	require.NoError(t, err)
+	cursor := rd.CursorAfter(c, 0)
+	c.Release()
+	require.NoError(t, rd.Close())
+	p, err = f.r.Plan(context.Background(), "d.t", &router.ReadRequest{From: &router.Position{Kind: router.AtCursor, Cursor: cursor}}, o)
+	require.NoError(t, err)
+	p.Close()
+	l.tier(tbl)
+	now = now.Add(48 * time.Hour)
+	l.maintain(tbl)
+	_, err = f.r.Plan(context.Background(), "d.t", &router.ReadRequest{From: &router.Position{Kind: router.AtCursor, Cursor: cursor}}, o)
+	require.True(t, errs.Is(err, errs.SnapshotGone), "%v", err)
+}
+
+// Tickets and tokens that a release gave which knew no lake are read as they were meant,
+// and who reads the next form refuses what it does not know.
+func TestTicketsOfBefore(t *testing.T) {
+	f, l := lakeFixture(t)
+	tbl := f.table("t", false, 1)
+	f.write(tbl, router.Append, rows(tbl, 0, 8, "a"))
+	expires := time.Now().Add(time.Hour).Unix()
+	old := fmt.Sprintf(`{"v":2,"t":%d,"s":1,"c":[1,2,3],"n":1785585822000000,"l":-1,"h":5000000000,"r":23,"x":%d,"b":"AAAAAgo="}`, tbl.ID, expires)
+	p, err := f.r.OpenTicket(context.Background(), old)
+	require.NoError(t, err)
+	require.Len(t, f.drain(p), 5, "offsets 2 to 6")
+	tbl.Options.Lake = inLake()
+	l.tier(tbl)
+	p, err = f.r.OpenTicket(context.Background(), old)
+	require.NoError(t, err)
+	require.Len(t, f.drain(p), 5, "and are so when the table is in the lake")
+	for _, bad := range []string{
+		fmt.Sprintf(`{"v":4,"t":%d,"s":1,"c":[1],"n":1,"l":-1,"h":5,"r":23,"x":%d,"b":"AAAAAgo="}`, tbl.ID, expires),
+		fmt.Sprintf(`{"v":3,"t":%d,"s":1,"c":[1],"n":1,"l":-1,"h":5,"r":23,"x":%d,"b":"AAAIAgoAAA=="}`, tbl.ID, expires), // rows of the lake, and no snapshot
+		fmt.Sprintf(`{"v":3,"t":%d,"s":1,"c":[1],"n":1,"l":-1,"h":5,"r":23,"x":%d,"b":"AACAAQIK"}`, tbl.ID, expires),     // a flag of later
+	} {
+		_, err := f.r.OpenTicket(context.Background(), bad)
+		require.True(t, errs.Is(err, errs.InvalidValue), "%s: %v", bad, err)
+	}
+	_, err = f.r.OpenTicket(context.Background(), fmt.Sprintf(`{"v":3,"t":%d,"s":1,"c":[1],"n":1,"l":-1,"h":5,"r":23,"x":%d,"a":99,"b":"AAAIAgoAAA=="}`, tbl.ID, expires))
+	require.True(t, errs.Is(err, errs.SnapshotGone), "%v", err)
 }
