@@ -22,11 +22,19 @@
 //	R4  A row of a write goes to one partition and bucket, which the row and the table
 //	    alone decide, or (rows without bucket key) the writer's number.
 //	R5  A partition that is made while a plan follows its table joins the read at its
-//	    earliest record, if the request and its filter leave it; one that ends leaves.
+//	    earliest record, if the request and its filter leave it; one that ends leaves,
+//	    of a table in the lake when the workers let go of it.
 //	R6  A write makes the partitions it needs when everything else about it is checked,
 //	    and before any of it is written.
 //	R7  A read keeps the columns that it began with, their names and types, when the
 //	    table is altered; it ends with errs.SchemaChanged where it cannot (schemas.go).
+//
+//	R8  A plan that reads the lake pins one snapshot, and the ends of the logs after it;
+//	    its rows are those of the snapshot and of the logs from exactly its offsets on,
+//	    each once, whatever is tiered, merged or expired meanwhile. A partition that
+//	    goes to the lake while it is planned makes the plan anew (lakeparts.go).
+//	R9  The rows of a keyed table are the same from its state, and from the lake with
+//	    what the log has on top (overlay.go); which is read is a matter of cost.
 //
 // A Router is safe for concurrent use; a Reader belongs to one goroutine.
 package router

@@ -113,9 +113,6 @@ func (r *Router) ended(ctx context.Context, t *millrace.Table, before, used []*m
 // placePartitions places the buckets of some partitions. failed is why there is no
 // snapshot of the lake, which matters only to those who need one.
 func (r *Router) placePartitions(ctx context.Context, p *Plan, ps []*millrace.Partition, from, until Position, failed error) error {
-	if err := p.fits(len(ps)); err != nil {
-		return err
-	}
 	var live, past []*millrace.Partition
 	for _, q := range ps {
 		switch {
@@ -126,6 +123,9 @@ func (r *Router) placePartitions(ctx context.Context, p *Plan, ps []*millrace.Pa
 		default:
 			live = append(live, q)
 		}
+	}
+	if err := p.fits(len(live) * len(p.scope.buckets)); err != nil {
+		return err
 	}
 	if failed != nil && (!p.Table.Keyed() || len(past) > 0) {
 		return failed
@@ -140,6 +140,9 @@ func (r *Router) placePartitions(ctx context.Context, p *Plan, ps []*millrace.Pa
 		p.placePast(past)
 	}
 	if err := r.placeLive(p, live, from, until); err != nil {
+		return err
+	}
+	if err := p.fits(len(p.Parts)); err != nil {
 		return err
 	}
 	return r.chooseOverlay(ctx, p)
@@ -224,16 +227,20 @@ func (p *Plan) placeFiles(ps []*millrace.Partition) error {
 	return nil
 }
 
-// placePast places the buckets of partitions that the lake alone has.
+// placePast places the buckets of which the plan reads the lake alone. Those without
+// files are there for the offsets that the lake stands for, unless their partition has
+// ended: of such there may be many.
 func (p *Plan) placePast(ps []*millrace.Partition) {
-	for part := range p.partsOf(ps) {
-		off, ok := p.history.offset(part.Bucket)
-		if !ok {
-			continue
+	for _, q := range ps {
+		for part := range p.partsOf([]*millrace.Partition{q}) {
+			off, ok := p.history.offset(part.Bucket)
+			part.Lake, part.LakeOnly = ok && len(p.filesOf(&part)) > 0, true
+			if !ok || !part.Lake && q != nil && q.LakeOnly() {
+				continue
+			}
+			part.Start, part.End = off, off
+			p.Parts = append(p.Parts, part)
 		}
-		part.Lake, part.LakeOnly = len(p.filesOf(&part)) > 0, true
-		part.Start, part.End = off, off
-		p.Parts = append(p.Parts, part)
 	}
 }
 

@@ -214,9 +214,8 @@ func newPart(t *millrace.Table, q *millrace.Partition, n uint16) Part {
 	return part
 }
 
-// fits says whether a plan can cover its buckets of so many partitions.
-func (p *Plan) fits(partitions int) error {
-	n := partitions * len(p.scope.buckets)
+// fits says whether a plan can cover so many buckets.
+func (p *Plan) fits(n int) error {
 	if p.merged && n > MaxMergedBuckets {
 		return tooManyBuckets(n)
 	}
@@ -389,7 +388,12 @@ func (r *Router) partsAtCursor(ctx context.Context, p *Plan, c *cursor, place fu
 			return nil, err
 		}
 	}
-	if err := p.fits(len(ps)); err != nil {
+	known := map[millrace.PartitionID]bool{}
+	for _, pl := range c.places {
+		known[pl.partition] = true
+	}
+	ps = slices.DeleteFunc(slices.Clone(ps), func(q *millrace.Partition) bool { return q != nil && q.LakeOnly() && !known[q.ID] })
+	if err := p.fits(len(ps) * len(p.scope.buckets)); err != nil {
 		return nil, err
 	}
 	var parts []Part
