@@ -39,16 +39,27 @@ type sizes struct {
 	GrowRows       int `json:"grow_rows"`
 	GrowTables     int `json:"grow_tables"`
 	GrowPartitions int `json:"grow_partitions"`
+
+	TierRows        int   `json:"tier_rows"`
+	TierAppendMiB   int   `json:"tier_append_mib"`
+	TierBacklogRows int   `json:"tier_backlog_rows"`
+	TierManyRows    int   `json:"tier_many_rows"`
+	UnionRows       int   `json:"union_rows"`
+	ChangedOf       []int `json:"changed_of"`
 }
 
 var (
 	fullSizes = sizes{
 		AppendMiB: 96, WideMiB: 256, Repeat: 3, Keys: 200_000, LookupBatches: 3_000, UpsertBatches: 1_000, TailSeconds: 10,
 		IdleBuckets: 4096, GrowRows: 1_000_000, GrowTables: 1000, GrowPartitions: 10_000,
+		TierRows: 1_000_000, TierAppendMiB: 512, TierBacklogRows: 3_000_000, TierManyRows: 10_000_000, UnionRows: 1_000_000,
+		ChangedOf: []int{10_000, 100_000, 1_000_000},
 	}
 	shortSizes = sizes{
 		AppendMiB: 16, WideMiB: 16, Repeat: 2, Keys: 20_000, LookupBatches: 500, UpsertBatches: 300, TailSeconds: 2,
 		IdleBuckets: 256, GrowRows: 20_000, GrowTables: 100, GrowPartitions: 500,
+		TierRows: 100_000, TierAppendMiB: 16, TierBacklogRows: 200_000, TierManyRows: 200_000, UnionRows: 100_000,
+		ChangedOf: []int{10_000, 50_000},
 	}
 )
 

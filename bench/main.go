@@ -25,6 +25,7 @@ func main() {
 const (
 	roleServer   = "role-server"   // a Millrace server that can be profiled
 	roleArrowFly = "role-arrow-go" // the yardstick of reads
+	roleParquet  = "role-parquet"  // the yardstick of reads of the lake
 )
 
 func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
@@ -34,6 +35,8 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 		err = serveProfiled(ctx, args[1:], stderr)
 	case len(args) > 0 && args[0] == roleArrowFly:
 		err = serveFromMemory(ctx, args[1:], stdout)
+	case len(args) > 0 && args[0] == roleParquet:
+		err = serveParquet(ctx, args[1:], stdout)
 	default:
 		err = measureAll(ctx, args, stdout, stderr)
 	}
@@ -103,6 +106,9 @@ var workloads = []workload{
 	{"R7", (*bench).lookUp},
 	{"R9", (*bench).upsertDurably},
 	{"R10", (*bench).follow},
+	{"R12", (*bench).tierToParquet},
+	{"R12B", (*bench).tierBesideClients},
+	{"R13", (*bench).readUnion},
 	{"R15", (*bench).idleBuckets},
 	{"R16", (*bench).grow},
 }

@@ -30,6 +30,8 @@ func (s *sample) perCPU(process string) float64 { return s.Work / max(s.CPU[proc
 type side struct {
 	name      string
 	processes map[string]int // to account, by name; the harness itself is always there
+	// prepare, if there is one, goes before each run, and is not measured.
+	prepare func(ctx context.Context) error
 	work      func(ctx context.Context) (work float64, wire int64, err error)
 }
 
@@ -147,6 +149,11 @@ func spread(v []float64) string { return fmt.Sprintf("%.3f–%.3f", slices.Min(v
 
 // measure does one run of one side.
 func (b *bench) measure(ctx context.Context, s *side, disk bool) (*sample, error) {
+	if s.prepare != nil {
+		if err := s.prepare(ctx); err != nil {
+			return nil, fmt.Errorf("%s: %w", s.name, err)
+		}
+	}
 	if disk {
 		syscall.Sync()
 	}

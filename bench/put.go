@@ -122,8 +122,17 @@ func (s *server) putClosedLoop(ctx context.Context, clients []flight.Client, str
 	return eg.Wait()
 }
 
-// load writes batches through a few streams, and waits until they are durable.
+// load writes batches through one stream, and waits until they are durable.
 func (s *server) load(ctx context.Context, t *table, recs []arrow.RecordBatch) error {
+	var rows int
+	for _, r := range recs {
+		rows += int(r.NumRows())
+	}
+	return s.loadRows(ctx, t, recs, rows)
+}
+
+// loadRows does the same with at least so many rows, in batches taken in turn.
+func (s *server) loadRows(ctx context.Context, t *table, recs []arrow.RecordBatch, rows int) error {
 	m, err := encodeStream(putCommand(t), recs)
 	if err != nil {
 		return err
@@ -137,10 +146,11 @@ func (s *server) load(ctx context.Context, t *table, recs []arrow.RecordBatch) e
 	if err != nil {
 		return err
 	}
-	for _, fd := range m.batches {
-		if err := p.put(fd); err != nil {
+	for i := 0; rows > 0; i++ {
+		if err := p.put(m.batches[i%len(recs)]); err != nil {
 			return err
 		}
+		rows -= int(recs[i%len(recs)].NumRows())
 	}
 	return p.st.CloseSend()
 }

@@ -15,7 +15,7 @@ import (
 func columnsOf(schema *arrow.Schema) string {
 	var cols []string
 	for _, f := range schema.Fields() {
-		typ := map[arrow.Type]string{arrow.INT64: "BIGINT", arrow.FLOAT64: "DOUBLE", arrow.STRING: "STRING", arrow.BINARY: "BYTES"}[f.Type.ID()]
+		typ := map[arrow.Type]string{arrow.INT64: "BIGINT", arrow.FLOAT64: "DOUBLE", arrow.STRING: "STRING", arrow.BINARY: "BYTES", arrow.INT32: "INT", arrow.TIMESTAMP: "TIMESTAMP_LTZ(6)"}[f.Type.ID()]
 		cols = append(cols, f.Name+" "+typ)
 	}
 	return strings.Join(cols, ", ")

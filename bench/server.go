@@ -112,29 +112,35 @@ func closeAll(clients []flight.Client) {
 
 // call calls the HTTP API; an answer that is no success is an error.
 func (s *server) call(ctx context.Context, method, path string, body any) error {
+	_, err := s.ask(ctx, method, path, body)
+	return err
+}
+
+// ask calls the HTTP API for what it answers.
+func (s *server) ask(ctx context.Context, method, path string, body any) ([]byte, error) {
 	var in io.Reader
 	if body != nil {
 		b, err := json.Marshal(body)
 		if err != nil {
-			return err
+			return nil, err
 		}
 		in = bytes.NewReader(b)
 	}
 	req, err := http.NewRequestWithContext(ctx, method, s.base+path, in)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	req.Header.Set("Content-Type", "application/json")
 	resp, err := http.DefaultClient.Do(req)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	defer resp.Body.Close()
 	b, err := io.ReadAll(resp.Body)
 	if err == nil && resp.StatusCode >= http.StatusMultipleChoices {
 		err = fmt.Errorf("%s %s: %s: %s", method, path, resp.Status, b)
 	}
-	return err
+	return b, err
 }
 
 func (s *server) createDatabase(ctx context.Context) error {
@@ -148,8 +154,9 @@ type table struct {
 	columns string // as in SQL
 	key     string // columns of the primary key; "" for a log
 	// partition is the column that rows are partitioned by; "" for a table without.
-	partition string
-	buckets   int
+	partition  string
+	buckets    int
+	properties map[string]string
 }
 
 func (t *table) full() string { return database + "." + t.name }
@@ -166,6 +173,9 @@ func (s *server) create(ctx context.Context, t *table) error {
 	}
 	if t.partition != "" {
 		spec["partition_by"] = []string{t.partition}
+	}
+	if t.properties != nil {
+		spec["properties"] = t.properties
 	}
 	err := s.call(ctx, http.MethodPost, "/v1/databases/"+database+"/tables", spec)
 	return err
