@@ -211,12 +211,17 @@ func inTurn(fs []func() error) ([]float64, error) {
 }
 
 // memoryMiB is what a process holds of memory.
-func memoryMiB(pid int) (float64, error) {
+func memoryMiB(pid int) (float64, error) { return statusMiB(pid, "VmRSS:") }
+
+// peakMiB is the most that it has held.
+func peakMiB(pid int) (float64, error) { return statusMiB(pid, "VmHWM:") }
+
+func statusMiB(pid int, field string) (float64, error) {
 	b, err := os.ReadFile(filepath.Join("/proc", strconv.Itoa(pid), "status"))
 	if err != nil {
 		return 0, err
 	}
-	_, rest, _ := strings.Cut(string(b), "VmRSS:")
+	_, rest, _ := strings.Cut(string(b), field)
 	line, _, _ := strings.Cut(rest, "kB")
 	kib, err := strconv.ParseFloat(strings.TrimSpace(line), 64)
 	return kib / 1024, err

@@ -108,6 +108,8 @@ var workloads = []workload{
 	{"R10", (*bench).follow},
 	{"R12", (*bench).tierToParquet},
 	{"R12B", (*bench).tierBesideClients},
+	{"R12M", (*bench).tierMany},
+	{"R12K", (*bench).tierChanges},
 	{"R13", (*bench).readUnion},
 	{"R15", (*bench).idleBuckets},
 	{"R16", (*bench).grow},

@@ -32,7 +32,7 @@ type side struct {
 	processes map[string]int // to account, by name; the harness itself is always there
 	// prepare, if there is one, goes before each run, and is not measured.
 	prepare func(ctx context.Context) error
-	work      func(ctx context.Context) (work float64, wire int64, err error)
+	work    func(ctx context.Context) (work float64, wire int64, err error)
 }
 
 // metric is a figure of a comparison.
