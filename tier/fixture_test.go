@@ -316,6 +316,7 @@ func (n *node) check(t *millrace.Table) {
 	for name := range got {
 		require.True(n.t, seen[name], "the lake has rows of partition %q, which is gone", name)
 	}
+	n.union(t)
 }
 
 // complete checks that all that is in the logs is in the lake.
