@@ -23,9 +23,6 @@ func tiered(more ...string) obj {
 	return obj{"properties": p}
 }
 
-// tier makes a round now.
-func (tb table) tier(t testing.TB) { tb.s.ok(t, "POST", tb.path()+"/lake/tier", nil) }
-
 func orders(from, to int) string {
 	var rows []string
 	for i := from; i < to; i++ {
