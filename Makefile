@@ -82,6 +82,7 @@ torture: ## the long forms: 500 kills, loads of 5 GB, 100 times the model operat
 	E2E_KILLS=500 E2E_LOAD_MB=5000 go test -count 1 -timeout 6h -v -run 'Kill|Memory|Bounded' ./e2e
 	go test -count 1 -timeout 6h $$(go list ./... | grep -v '/e2e$$') -rapid.checks=10000
 	LAKE_THROUGH_FAULTS=1 go test -count 1 -timeout 1h -skip Golden ./tier/iceberg
+	MILLRACE_FAULTS_PHASE=60s go test -count 1 -timeout 1h -v -run TestFaultyLake ./server
 
 .PHONY: bench
 bench: build $(VENV)/.installed ## side-by-side benchmarks against raw yardsticks, into bench/results (about ten minutes)

@@ -61,9 +61,16 @@ type running struct {
 
 func startServer(t *testing.T, dir string) *running {
 	t.Helper()
+	return startServerWith(t, dir, func(*Settings) {})
+}
+
+// startServerWith starts a server with other settings than testSettings.
+func startServerWith(t *testing.T, dir string, set func(*Settings)) *running {
+	t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
 	r := &running{dir: dir, cancel: cancel, ended: make(chan error, 1), log: &logBuffer{}}
 	settings := testSettings(t, dir)
+	set(settings)
 	go func() { r.ended <- Run(ctx, Options{Settings: settings, Version: "test", Log: r.log}) }()
 	for {
 		if b, err := os.ReadFile(filepath.Join(dir, addressesFile)); err == nil && json.Unmarshal(b, &r.addr) == nil {
