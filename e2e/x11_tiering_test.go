@@ -117,6 +117,7 @@ func TestX11UnderWay(t *testing.T) {
 		require.Len(t, got, rows, "rows that nobody sent")
 		return rows
 	}
+	require.Eventually(t, func() bool { return acked[0].Load() > 0 }, time.Minute, time.Millisecond) // the sum of no rows is NULL
 	lakeRows, rounds := 0, 0
 	for end := time.Now().Add(lakeTime()); time.Now().Before(end); rounds++ {
 		union := check("union")
