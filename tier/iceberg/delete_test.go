@@ -91,25 +91,38 @@ func TestDeleteReadsKeys(t *testing.T) {
 	w := newWorld(t)
 	store := &countingStore{Store: w.store}
 	w.f = New(Options{Store: store, Cluster: w.f.o.Cluster, Clock: w.clock, Logger: w.f.o.Logger})
-	d := testTable(1, []string{"id"}, nil, 1, "id BIGINT NOT NULL", "v STRING")
+	d := testTable(1, []string{"id"}, nil, 1, "id STRING NOT NULL", "v STRING")
 	d.Options.Lake.TargetFileBytes = 64 << 20
 	s := lake.Slice{Bucket: 0}
+	line := func(id int) string {
+		return fmt.Sprintf(`{"id":"%08d-%s","v":"%d"}`, id, noiseText(id), id)
+	}
 	total := int64(0)
 	for f := range 3 {
-		var lines []string
-		for i := range 4000 {
-			id := f*4000 + i
-			lines = append(lines, fmt.Sprintf(`{"id":%d,"v":"%s"}`, id, noiseText(id)))
+		r, err := w.f.begun(t, d)
+		require.NoError(t, err)
+		a, err := r.Append(t.Context(), s)
+		require.NoError(t, err)
+		a.(*appender).w.group = 128 << 10
+		for i := 0; i < 4000; i += 200 { // of 1 KiB each, in pages of 1 MiB
+			var lines []string
+			for j := range 200 {
+				lines = append(lines, line(f*4000+i+j))
+			}
+			b := batch(t, d.Schema.Columns, lines...)
+			require.NoError(t, a.Write(b))
+			b.Release()
 		}
-		sn, err := w.append(w.f, d, s, at(d, int64(f)), lines...)
+		require.NoError(t, a.Close())
+		sn, err := r.Commit(t.Context(), at(d, int64(f)))
 		require.NoError(t, err)
 		total = sn.Totals().Bytes
 	}
-	key := func(id int) string { return w.keyOfRow(d, fmt.Sprintf(`{"id":%d,"v":""}`, id)) }
+	key := func(id int) string { return w.keyOfRow(d, line(id)) }
 	lt, err := w.f.begun(t, d)
 	require.NoError(t, err)
 	store.read.Store(0)
-	n, err := lt.Delete(t.Context(), s, map[string]struct{}{key(5000): {}, key(5001): {}, key(99_999): {}})
+	n, err := lt.Delete(t.Context(), s, map[string]struct{}{key(5000): {}, key(5001): {}, key(5002) + "x": {}})
 	require.NoError(t, err)
 	require.Equal(t, int64(2), n)
 	require.Greater(t, total, int64(1<<20))
@@ -124,7 +137,7 @@ func TestDeleteReadsKeys(t *testing.T) {
 	store.read.Store(0)
 	lt, err = w.f.begun(t, d)
 	require.NoError(t, err)
-	n, err = lt.Delete(t.Context(), s, map[string]struct{}{key(-5): {}, key(20_000): {}})
+	n, err = lt.Delete(t.Context(), s, map[string]struct{}{key(20_000): {}, key(20_001): {}})
 	require.NoError(t, err)
 	require.Zero(t, n)
 	require.Zero(t, store.read.Load())
@@ -135,7 +148,7 @@ func TestDeleteReadsKeys(t *testing.T) {
 func noiseText(seed int) string {
 	var b strings.Builder
 	x := uint64(seed)*0x9e3779b97f4a7c15 + 1
-	for range 12 {
+	for range 80 {
 		x ^= x << 13
 		x ^= x >> 7
 		x ^= x << 17
@@ -186,4 +199,51 @@ func TestForeignDeletes(t *testing.T) {
 	f, err := filter.Compile("id = 2", nil, d.Schema.Columns, w.clock.now)
 	require.NoError(t, err)
 	require.Equal(t, []string{`{"id":2,"v":"b"}`}, w.readLake(newest, d.Schema.Columns, lake.Scope{Schema: d.Schema, Filter: f}))
+}
+
+// Values too long for statistics leave their column without bounds, not with those of
+// the other values.
+func TestLongValues(t *testing.T) {
+	w := newWorld(t)
+	d := testTable(1, nil, nil, 1, "id BIGINT NOT NULL", "v STRING")
+	long := func(c string) string { return strings.Repeat(c, 5000) }
+	for _, values := range [][]string{{"m", long("a")}, {long("z"), "n"}, {long("a"), long("z"), "o"}, {"p", "q"}} {
+		r, err := w.f.begun(t, d)
+		require.NoError(t, err)
+		a, err := r.Append(t.Context(), noBucket)
+		require.NoError(t, err)
+		a.(*appender).w.group = 1 // a row group a batch
+		for i, v := range values {
+			b := batch(t, d.Schema.Columns, fmt.Sprintf(`{"id":%d,"v":%q}`, i, v))
+			require.NoError(t, a.Write(b))
+			b.Release()
+		}
+		require.NoError(t, a.Close())
+		_, err = r.Commit(t.Context(), at(d, 1))
+		require.NoError(t, err)
+	}
+	// One bound only.
+	_, err := w.append(w.f, d, noBucket, at(d, 1), `{"id":0,"v":"r"}`, fmt.Sprintf(`{"id":1,"v":%q}`, long("y")))
+	require.NoError(t, err)
+	lt, err := w.f.open(t.Context(), d)
+	require.NoError(t, err)
+	s, err := lt.Newest(t.Context())
+	require.NoError(t, err)
+	for text, files := range map[string]int{
+		"v = 'm'": 4, "v = '" + long("z") + "'": 4, "v = '" + long("y") + "'": 4, "v < 'b'": 4, "v = 'q'": 5, "id = 2": 1, "id = 3": 0,
+	} {
+		f, err := filter.Compile(text, nil, d.Schema.Columns, w.clock.now)
+		require.NoError(t, err)
+		scope := lake.Scope{Schema: d.Schema, Filter: f}
+		got, err := s.Files(t.Context(), scope)
+		require.NoError(t, err)
+		require.Len(t, got, files, text[:6])
+		if files > 1 {
+			found := false
+			for _, line := range w.readLake(s, d.Schema.Columns, scope) {
+				found = found || strings.Contains(line, strings.Trim(strings.ReplaceAll(text[5:], "b", "a"), "'"))
+			}
+			require.True(t, found, text[:6])
+		}
+	}
 }

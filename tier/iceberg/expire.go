@@ -27,7 +27,7 @@ func (t *lakeTable) expire(ctx context.Context, done *lake.Maintained) error {
 	if head == nil {
 		return nil
 	}
-	ids, late := expired(v.meta, t.f.o.Clock.Now())
+	ids, late := expired(v.meta, t.f.o.Clock.Now(), maxSnapshots)
 	if len(ids) < expireGroup && !late {
 		return nil
 	}
@@ -47,10 +47,10 @@ func (t *lakeTable) expire(ctx context.Context, done *lake.Maintained) error {
 	return nil
 }
 
-// expired are the snapshots that may go, and whether one of them is overdue. The
-// newest stays, what branches and tags name, and the one that says how far the table
+// expired are the snapshots that may go, and whether one of them is overdue; most stay
+// if there are no old ones among them. The newest stays, what branches and tags name, and the one that says how far the table
 // is when other writers' snapshots after it do not.
-func expired(meta table.Metadata, now time.Time) (ids []int64, late bool) {
+func expired(meta table.Metadata, now time.Time, most int) (ids []int64, late bool) {
 	keep := map[int64]bool{}
 	for _, ref := range meta.Refs() {
 		keep[ref.SnapshotID] = true
@@ -82,7 +82,7 @@ func expired(meta table.Metadata, now time.Time) (ids []int64, late bool) {
 			since = time.UnixMilli(s.TimestampMs)
 		}
 		age := now.Sub(since)
-		if age >= keepFor || rank[s.SnapshotID] >= maxSnapshots && age >= lake.ReadGrace {
+		if age >= keepFor || rank[s.SnapshotID] >= most && age >= lake.ReadGrace {
 			ids = append(ids, s.SnapshotID)
 			late = late || age >= keepFor+expireLate
 		}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"testing"
 	"time"
 
@@ -246,6 +247,29 @@ func TestDamagedFile(t *testing.T) {
 	}
 }
 
+// So is damage in what is fetched after the footer, of a file that is larger than what
+// comes with it.
+func TestDamagedBody(t *testing.T) {
+	var n ids
+	cols := []millrace.Column{n.number(millrace.Column{Name: "b", Type: parseType("BYTES")})}
+	values := make([]map[millrace.ColumnID]any, 3000)
+	for i := range values {
+		values[i] = map[millrace.ColumnID]any{1: noiseText(i)[:200]}
+	}
+	body := parquetOf(buildRecord(storedSchema(cols), values), written{groupRows: 700, pageBytes: 20 << 10, sealed: true})
+	want := buildRecord(row.ArrowSchema(cols), values)
+	require.Greater(t, len(body), 500<<10)
+	store := memStore{sealedName: body}
+	require.NoError(t, readOrError(t, store, sealedName, cols, len(body), want))
+	for i := 0; i < len(body); i += 17_777 {
+		body[i] ^= 4
+		err := readOrError(t, store, sealedName, cols, len(body), want)
+		body[i] ^= 4
+		require.Equal(t, errs.CorruptData, errs.CodeOf(err), "byte %d: %v", i, err)
+		require.ErrorContains(t, err, "not what was written")
+	}
+}
+
 // A file that someone else wrote has no seal: damage is an error that names it, or
 // rows, but never a panic.
 func TestDamagedForeignFile(t *testing.T) {
@@ -296,7 +320,30 @@ func TestReadTouchesLittle(t *testing.T) {
 	some := read(lake.Read{Columns: cols, Schema: &millrace.Schema{Columns: cols}, Filter: f})
 	require.Equal(t, int64(3000), some.RowsSkipped)
 	require.Less(t, some.BytesRead, int64(2300<<10))
+	added := n.number(millrace.Column{Name: "added", Type: parseType("INT"), Nullable: true})
+	later := append(slices.Clone(cols), added)
+	f, err = filter.Compile("added IS NOT NULL", nil, later, time.Now())
+	require.NoError(t, err)
+	none := read(lake.Read{Columns: later, Schema: &millrace.Schema{Columns: later}, Filter: f})
+	require.Equal(t, int64(4000), none.RowsSkipped)
 	last := read(lake.Read{Columns: cols, From: 3999})
 	require.Less(t, last.BytesRead, int64(2300<<10))
 	require.Zero(t, last.RowsSkipped)
+}
+
+// Values of other writers that a column of ours cannot hold are damage, not other values.
+func TestReadForeignValues(t *testing.T) {
+	var n ids
+	c := n.number(millrace.Column{Name: "c", Type: parseType("INT"), Nullable: true})
+	body := parquetOf(buildRecord(storedSchema([]millrace.Column{c}), []map[millrace.ColumnID]any{{1: int64(127)}, {1: int64(128)}}), written{groupRows: 1})
+	c.Type = parseType("TINYINT")
+	rs, err := openRows(t.Context(), memStore{foreignName: body}, foreignName, int64(len(body)), reading{Read: lake.Read{Columns: []millrace.Column{c}}})
+	require.NoError(t, err)
+	defer rs.Close()
+	rec, _, err := rs.Next()
+	require.NoError(t, err)
+	rec.Release()
+	_, _, err = rs.Next()
+	require.Equal(t, errs.CorruptData, errs.CodeOf(err))
+	require.ErrorContains(t, err, "128")
 }

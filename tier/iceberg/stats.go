@@ -9,6 +9,8 @@ import (
 	"github.com/apache/arrow-go/v18/parquet"
 	"github.com/apache/arrow-go/v18/parquet/metadata"
 	"github.com/apache/arrow-go/v18/parquet/schema"
+	ice "github.com/apache/iceberg-go"
+	"github.com/apache/iceberg-go/table"
 
 	millrace "github.com/millrace/millrace"
 	"github.com/millrace/millrace/filter"
@@ -142,6 +144,25 @@ func groupStats(md *metadata.FileMetaData, group, leaf int, t millrace.DataType)
 		}
 	}
 	return st, true
+}
+
+// boundless are the properties that keep columns of a file without bounds in its
+// manifest: those with values in a row group whose statistics lack a bound, since it is
+// too long. iceberg-go would take an empty text for it, or forget about the group.
+func boundless(md *metadata.FileMetaData, s *ice.Schema) ice.Properties {
+	out := ice.Properties{}
+	for leaf := range md.Schema.NumColumns() {
+		id := int(md.Schema.Column(leaf).SchemaNode().FieldID())
+		name, ok := s.FindColumnName(id)
+		for g := range md.RowGroups {
+			c := md.RowGroups[g].Columns[leaf].MetaData
+			st := c.Statistics
+			if ok && st != nil && c.NumValues > st.GetNullCount() && (!st.IsSetMinValue() || !st.IsSetMaxValue()) {
+				out[table.MetricsModeColumnConfPrefix+"."+name] = "counts"
+			}
+		}
+	}
+	return out
 }
 
 // parquetBound reads a bound in Parquet's plain encoding as one of a column of type t.

@@ -163,17 +163,18 @@ func (w *fileWriter) writePiece(rec arrow.RecordBatch) error {
 		}
 	}
 	pq := w.file.pq
-	if err := pq.WriteBuffered(rec); err != nil {
-		return storeError(err, "write %s", w.file.key)
-	}
-	group := pq.RowGroupTotalBytesWritten()
-	switch {
-	case w.file.out.n+group >= w.target:
-		return w.finish()
-	case group >= w.group:
+	// A row group begins with its first rows: one without rows has no statistics, and then
+	// the file has no bounds.
+	if pq.RowGroupTotalBytesWritten() >= w.group {
 		if err := pq.NewBufferedRowGroupChecked(); err != nil {
 			return storeError(err, "write %s", w.file.key)
 		}
+	}
+	if err := pq.WriteBuffered(rec); err != nil {
+		return storeError(err, "write %s", w.file.key)
+	}
+	if w.file.out.n+pq.RowGroupTotalBytesWritten() >= w.target {
+		return w.finish()
 	}
 	return nil
 }
@@ -227,7 +228,7 @@ func (w *fileWriter) finish() error {
 	df, err := table.DataFileFromMetadata(table.DataFileArgs{
 		Schema: w.r.schema, Spec: w.r.spec, Format: ice.ParquetFile, Metadata: meta,
 		FilePath: uriOf(w.r.t.f.o.Store, f.key), FileSize: f.out.n, Content: ice.EntryContentData,
-		PartitionValues: w.values, FormatVersion: formatVersion,
+		PartitionValues: w.values, FormatVersion: formatVersion, Properties: boundless(meta, w.r.schema),
 	})
 	if err != nil {
 		return fmt.Errorf("describe %s: %w", f.key, err)
