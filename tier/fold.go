@@ -86,23 +86,15 @@ func (f *folding) add(rec arrow.RecordBatch, changes []millrace.ChangeType) bool
 			was.before = change != millrace.Insert
 			f.keep += int64(len(f.buf)) + keyOverhead
 		}
-		switch change {
-		case millrace.UpdateBefore:
-			// Its +U follows. That the key was there is what it tells.
-			if !known {
-				was.batch = -1
-			}
-		case millrace.Delete:
-			if !was.before {
-				if known {
-					f.keep -= int64(len(f.buf)) + keyOverhead
-				}
-				delete(f.keys, string(f.buf))
-				continue
-			}
-			was.batch = -1
-		default:
+		switch {
+		case change != millrace.Delete: // of a -U too: its +U, which follows, takes its place
 			was.batch, was.row = at, int32(i)
+		case was.before:
+			was.batch = -1
+		default: // come and gone
+			f.keep -= int64(len(f.buf)) + keyOverhead
+			delete(f.keys, string(f.buf))
+			continue
 		}
 		f.keys[string(f.buf)] = was
 	}

@@ -15,6 +15,7 @@ import (
 	millrace "github.com/millrace/millrace"
 	"github.com/millrace/millrace/catalog"
 	"github.com/millrace/millrace/errs"
+	"github.com/millrace/millrace/lake"
 	"github.com/millrace/millrace/lake/laketest"
 	"github.com/millrace/millrace/router"
 	"github.com/millrace/millrace/tier"
@@ -146,4 +147,55 @@ func TestOneFileAtATime(t *testing.T) {
 	n.complete(kt)
 	require.Equal(t, 1, most)
 	require.Greater(t, files, 200)
+}
+
+// slow is a lake whose answers about the newest snapshot are held up.
+type slow struct {
+	*laketest.Format
+	here, open chan struct{}
+}
+
+type slowTable struct {
+	lake.Table
+	f *slow
+}
+
+func (f *slow) Open(ctx context.Context, t *millrace.Table) (lake.Table, error) {
+	lt, err := f.Format.Open(ctx, t)
+	return slowTable{lt, f}, err
+}
+
+func (t slowTable) Newest(ctx context.Context) (lake.Snapshot, error) {
+	s, err := t.Table.Newest(ctx)
+	if t.f.here != nil {
+		t.f.here <- struct{}{}
+		<-t.f.open
+	}
+	return s, err
+}
+
+// An answer of the lake from before a commit of ours does not hide the commit.
+func TestOldAnswer(t *testing.T) {
+	f := &slow{Format: laketest.New()}
+	n := newNode(t, func(n *node) { n.format = f })
+	lt := n.table("t", "k BIGINT, v STRING", nil)
+	n.must(lt, router.Append, kv(0, 5, "a"))
+	n.tier(lt)
+	n.clock.Add(time.Minute)
+	f.here, f.open = make(chan struct{}), make(chan struct{})
+	old := answer(func() error {
+		s, err := n.m.Newest(context.Background(), lt)
+		if err == nil && s.Totals().Rows != 6 {
+			err = fmt.Errorf("%d rows", s.Totals().Rows)
+		}
+		return err
+	})
+	<-f.here
+	n.must(lt, router.Append, kv(5, 6, "b"))
+	n.tier(lt)
+	close(f.open)
+	require.NoError(t, <-old)
+	s, err := n.m.Newest(context.Background(), lt)
+	require.NoError(t, err)
+	require.EqualValues(t, 6, s.Totals().Rows)
 }

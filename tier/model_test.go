@@ -3,7 +3,9 @@ package tier_test
 import (
 	"context"
 	"errors"
+	"flag"
 	"fmt"
+	"math"
 	"slices"
 	"strings"
 	"sync"
@@ -306,11 +308,29 @@ func simulate(rt *rapid.T, format lake.Format, s *simulation) int64 {
 	return s.failed.Load()
 }
 
+// check has rapid make at most so many runs, unless it was told how many to make
+// (-rapid.checks).
+func check(t *testing.T, most int, run func(*rapid.T)) {
+	if f := flag.Lookup("rapid.checks"); f.Value.String() != f.DefValue {
+		most = math.MaxInt
+	}
+	runs, failing := 0, false // a run that fails is made again, smaller and smaller
+	rapid.Check(t, func(rt *rapid.T) {
+		if runs++; runs > most && !failing {
+			return
+		}
+		fine := false
+		defer func() { failing = failing || !fine }()
+		run(rt)
+		fine = true
+	})
+}
+
 // Whatever happens to rounds, what the lake has of a bucket is what its log says up to
 // the lake's offset: each row once, of a key the last one.
 func TestLakeIsLog(t *testing.T) {
 	var failed int64
-	rapid.Check(t, func(rt *rapid.T) {
+	check(t, 50, func(rt *rapid.T) {
 		s := &simulation{shapes: shapes}
 		for _, step := range []laketest.Step{laketest.Begin, laketest.Write, laketest.Close, laketest.Delete, laketest.BeforeCommit, laketest.AfterCommit} {
 			s.steps = append(s.steps, string(step))

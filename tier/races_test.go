@@ -332,3 +332,44 @@ func TestCloseMeanwhile(t *testing.T) {
 	n.tier(lt)
 	n.complete(lt)
 }
+
+// A partition that is being dropped is not taken up any more by a job that began before.
+func TestDroppingIsLeftOut(t *testing.T) {
+	ctx, g := context.Background(), newGate(tier.StepTold)
+	n := newNode(t, func(n *node) { n.o.Hook, n.o.RoundBytes = g.hook, 1 })
+	lt := n.table("t", "k BIGINT, dt STRING", func(s *catalog.Spec) { s.PartitionBy = []string{"dt"} })
+	n.must(lt, router.Append, `{"k":1,"dt":"mo"} {"k":2,"dt":"tu"}`)
+	round := n.tierAside(lt)
+	<-g.here // mo is there
+	tu, err := n.cat.Partition(ctx, lt.ID, "dt=tu")
+	require.NoError(t, err)
+	_, err = n.cat.DropPartition(ctx, lt.ID, tu.ID)
+	require.NoError(t, err)
+	close(g.open)
+	require.NoError(t, <-round)
+	require.Equal(t, map[string][]string{"dt=mo": {`{"dt":"mo","k":1}`}}, lakeRows(t, n.newest(lt), lt))
+}
+
+// The state of a keyed bucket is never written with an earlier schema than it has: what a
+// column that came meanwhile holds would be lost (T2).
+func TestAlteredBeforeState(t *testing.T) {
+	var n *node
+	var kt *millrace.Table
+	var once sync.Once
+	n = newNode(t, func(n2 *node) {
+		n2.o.Hook = func(s tier.Step) error {
+			if s == tier.StepBegun {
+				once.Do(func() {
+					n.alter(kt, `[{"op":"add_column","column":{"name":"x","type":"STRING"}}]`)
+					n.must(kt, router.Upsert, `{"k":1,"v":"b","x":"new"}`)
+				})
+			}
+			return nil
+		}
+	})
+	kt = n.table("k", "k BIGINT, v STRING", func(s *catalog.Spec) { s.PrimaryKey = []string{"k"} })
+	n.must(kt, router.Upsert, kv(0, 5, "a"))
+	n.tier(kt)
+	n.complete(kt)
+	require.Contains(t, lakeRows(t, n.newest(kt), n.now(kt))[""], `{"k":1,"v":"b","x":"new"}`)
+}
