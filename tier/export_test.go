@@ -22,3 +22,6 @@ func (m *Manager) Asked(id millrace.TableID) bool {
 	defer t.mu.Unlock()
 	return t.next != nil
 }
+
+// Known is how many tables are known.
+func (m *Manager) Known() int { return len(m.all()) }

@@ -3,6 +3,7 @@ package tier_test
 import (
 	"context"
 	"fmt"
+	"log/slog"
 	"maps"
 	"strings"
 	"sync"
@@ -198,4 +199,37 @@ func TestOldAnswer(t *testing.T) {
 	s, err := n.m.Newest(context.Background(), lt)
 	require.NoError(t, err)
 	require.EqualValues(t, 6, s.Totals().Rows)
+}
+
+// lateCatalog lets something happen when all tables have been listed.
+type lateCatalog struct {
+	tier.Catalog
+	then func()
+}
+
+func (c lateCatalog) AllTables() []*millrace.Table {
+	all := c.Catalog.AllTables()
+	c.then()
+	return all
+}
+
+// A table that is made, and asked for, while a pass is under way is not taken for one that
+// the catalog has let go of.
+func TestMadeMeanwhile(t *testing.T) {
+	n := newNode(t)
+	var lt *millrace.Table
+	var m *tier.Manager
+	c := lateCatalog{Catalog: n.cat, then: func() {
+		if lt == nil {
+			lt = n.table("t", "k BIGINT, v STRING", nil)
+			_, err := m.Status(context.Background(), lt)
+			require.NoError(t, err)
+		}
+	}}
+	m = tier.New(tier.Options{Format: n.format, Catalog: c, Clock: n.clock, Logger: slog.New(slog.DiscardHandler), Registerer: prometheus.NewRegistry()})
+	m.Attach(n.r)
+	before := m.Known()
+	m.Pass(context.Background())
+	require.Equal(t, before+1, m.Known())
+	require.NoError(t, m.Close())
 }

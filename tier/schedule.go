@@ -49,6 +49,7 @@ func (m *Manager) Pass(ctx context.Context) {
 		lag   time.Duration
 	}
 	var due []late
+	known := m.all() // before the catalog is asked: who comes after is not gone
 	there := map[millrace.TableID]bool{}
 	for _, desc := range m.o.Catalog.AllTables() {
 		if desc.Options.Lake == nil {
@@ -80,7 +81,7 @@ func (m *Manager) Pass(ctx context.Context) {
 			due = append(due, late{t, hurry, lag})
 		}
 	}
-	for _, t := range m.all() {
+	for _, t := range known {
 		if !there[t.id] {
 			m.forget(t.id)
 		}
