@@ -10,19 +10,24 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// X13 at a size where the lake is the cheaper half: a bucket of 30,000 rows of which some hundred have changed since is read from its files with the
-// changes on top, and gives what its state gives, whole, filtered, counted and page by page.
+// X13 at a size and width where the lake is the cheaper half: a narrow read of a bucket of 30,000 wide rows, of which some hundred have changed since,
+// is made from its files with the changes on top, and gives what its state gives, whole, filtered, counted and page by page.
 func TestX13Overlay(t *testing.T) {
 	t.Parallel()
 	s := shared(t)
-	tb := create(t, s, newDB(t, s), "cust_dim", customerColumns, "cust_id", 1, tiered())
+	columns := customerColumns
+	for i := range 30 {
+		columns += fmt.Sprintf(", attribute_%d STRING", i)
+	}
+	tb := create(t, s, newDB(t, s), "cust_dim", columns, "cust_id", 1, tiered())
 	want := map[int]string{}
 	put := func(from, to, step int, tag string) {
 		for from < to {
 			var rows []string
 			for ; from < to && len(rows) < 10_000; from += step {
-				want[from] = fmt.Sprintf(`{"cust_id":%d,"name":"%s %d","tier":"t%d"}`, from, tag, from, from%5)
-				rows = append(rows, want[from])
+				row := fmt.Sprintf(`{"cust_id":%d,"name":"%s %d"`, from, tag, from)
+				want[from] = row + "}"
+				rows = append(rows, row+fmt.Sprintf(`,"tier":"t%d"}`, from%5))
 			}
 			tb.write(t, "["+strings.Join(rows, ",")+"]")
 		}
@@ -50,6 +55,7 @@ func TestX13Overlay(t *testing.T) {
 		slices.Sort(out)
 		return out
 	}
+	names := []string{"cust_id", "name"}
 	for _, c := range []struct {
 		filter string
 		pass   func(id int) bool
@@ -58,7 +64,7 @@ func TestX13Overlay(t *testing.T) {
 		{"tier = 't3'", func(id int) bool { return id%5 == 3 }},
 		{"cust_id >= 29000", func(id int) bool { return id >= 29_000 }},
 	} {
-		a := s.do(t, "POST", tb.path()+"/scan", obj{"filter": c.filter}, "Accept", mediaNDJSON)
+		a := s.do(t, "POST", tb.path()+"/scan", obj{"filter": c.filter, "columns": names}, "Accept", mediaNDJSON)
 		require.Equal(t, 200, a.status)
 		got := strings.Split(strings.TrimSpace(string(a.body)), "\n")
 		slices.Sort(got)
@@ -69,7 +75,7 @@ func TestX13Overlay(t *testing.T) {
 		require.NoError(t, json.Unmarshal([]byte(a.trailer("X-Millrace-Stats")), &stats))
 		require.Positive(t, stats.Files, "it was read from the lake")
 		require.Equal(t, fmt.Sprint(len(lines(c.pass))), tb.count(t, c.filter))
-		pages := tb.scan(t, obj{"filter": c.filter, "page_size": 7000})
+		pages := tb.scan(t, obj{"filter": c.filter, "columns": names, "page_size": 7000})
 		slices.Sort(pages)
 		require.Equal(t, lines(c.pass), pages)
 	}

@@ -10,6 +10,7 @@ import (
 
 	millrace "github.com/millrace/millrace"
 	"github.com/millrace/millrace/errs"
+	"github.com/millrace/millrace/lake"
 	"github.com/millrace/millrace/row"
 	"github.com/millrace/millrace/storage/bucket"
 )
@@ -238,12 +239,35 @@ func (rd *Reader) filterTail(c *Chunk, stand []int32) ([]int32, error) {
 	}), nil
 }
 
-// Weights of what a bucket's rows cost to read, in rows of state.
+// What reading costs, in values of a column of the lake; measured on local disks.
 const (
-	openCost    = 4096 // a file: a few requests to a store that may be far
-	valueCost   = 16   // so many values of columns
-	smallBucket = 4096 // rows that are not worth looking into the lake
+	openCost    = 32 << 10 // a file: a few requests to a store that may be far
+	stateCost   = 4        // a row of state; a quarter more for each column that it has, a half for each that is wanted
+	goneCost    = 3        // a row of the lake whose key is looked up among those that changed
+	changeCost  = 24       // a record of the log: it is gone over twice
+	smallBucket = 4096     // rows that are not worth looking into the lake
 )
+
+// costOfState is what the rows of a bucket cost to read from state.
+func (p *Plan) costOfState(rows int64) int64 {
+	if p.Limit >= 0 && p.filter == nil {
+		rows = min(rows, p.Limit)
+	}
+	return rows * int64(4*stateCost+len(p.Table.Schema.Columns)+2*len(p.lakeColumns())) / 4
+}
+
+// costOfOverlay is what they cost from files of the lake, with changes on top.
+func (p *Plan) costOfOverlay(files []lake.File, changes int64) int64 {
+	cost := openCost*int64(len(files)) + changeCost*changes
+	row := int64(len(p.lakeColumns()))
+	if changes > 0 {
+		row += goneCost
+	}
+	for i := range files {
+		cost += files[i].Rows * row
+	}
+	return cost
+}
 
 // chooseOverlay makes parts that were placed at their state read the lake and what the
 // log has on top of it, where that is less. Both give the same rows.
@@ -296,16 +320,7 @@ func (r *Router) overlayIfLess(p *Plan, part *Part) error {
 		if err != nil {
 			return err
 		}
-		state := m.Rows
-		if p.Limit >= 0 && p.filter == nil {
-			state = min(state, p.Limit)
-		}
-		files := p.filesOf(part)
-		cost := int64(openCost*len(files)) + 2*int64(part.End-off)
-		for i := range files {
-			cost += files[i].Rows * int64(len(p.lakeColumns())) / valueCost
-		}
-		if cost >= state {
+		if p.costOfOverlay(p.filesOf(part), int64(part.End-off)) >= p.costOfState(m.Rows) {
 			return nil
 		}
 	}
