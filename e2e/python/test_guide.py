@@ -1,4 +1,4 @@
-"""The pyarrow guide is true: its python blocks run in order in one namespace, and print what the text block after says."""
+"""The guides in Python are true: their python blocks run in order in one namespace, and print what the text block after says."""
 
 import contextlib
 import io
@@ -9,6 +9,7 @@ import subprocess
 import sys
 
 GUIDE = pathlib.Path(__file__).parents[2] / "docs" / "guides" / "pyarrow.md"
+LAKE_READERS = GUIDE.with_name("lake-readers.md")
 
 
 def blocks(page):
@@ -22,6 +23,10 @@ def run_python(server, text, names):
     with contextlib.redirect_stdout(printed):
         exec(compile(text, "<block>", "exec"), names)
     return printed.getvalue()
+
+
+def run_bash(server, text):
+    subprocess.run(["bash", "-euc", text], env={**os.environ, "MILLRACE_SERVER": server.http}, check=True, stdout=subprocess.DEVNULL, timeout=60)
 
 
 def test_guide(server):
@@ -38,11 +43,24 @@ def test_guide(server):
     names["client"].close()
 
 
+def test_lake_readers(server, duck):
+    """The guide to stock readers of the lake: bash blocks make the table, python blocks read it; DuckDB has its extensions from PyPI."""
+    duck.connection.execute("DETACH millrace")
+    names, found, ran = {"connection": duck.connection}, blocks(LAKE_READERS), 0
+    for (language, text), (_, want) in zip(found, found[1:]):
+        if language == "bash":
+            run_bash(server, text)
+        elif language == "python":
+            assert run_python(server, text, names) == want, text
+            ran += 1
+    assert ran == 4
+
+
 def test_readme(server):
     """The README's tour: the table is made with curl and read with pyarrow."""
     found = blocks(GUIDE.parents[2] / "README.md")
     (setup,) = [text for language, text in found if language == "bash"]
-    subprocess.run(["bash", "-euc", setup], env={**os.environ, "MILLRACE_SERVER": server.http}, check=True, stdout=subprocess.DEVNULL, timeout=60)
+    run_bash(server, setup)
     at = next(i for i, (language, _) in enumerate(found) if language == "python")
     names = {}
     assert run_python(server, found[at][1], names) == found[at + 1][1]
