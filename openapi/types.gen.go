@@ -1167,7 +1167,8 @@ type ReadRequest struct {
 	// TableID The table that is meant; another one is 409 `table_recreated`.
 	TableID int64 `json:"table_id,omitempty"`
 
-	// Tier `union`: lake history and fresh tail as one table. `hot`: what the workers hold. `lake`: the last lake snapshot.
+	// Tier `union`: lake history and fresh tail as one table; the same as `hot` on a table that is not in the lake. `hot`: what
+	// the workers hold. `lake`: the newest snapshot of the lake, also by the table's name followed by `$lake`.
 	Tier Tier `json:"tier,omitempty"`
 
 	// Until `latest`, `never`, a time or offsets.
@@ -1208,6 +1209,15 @@ type ReadStats struct {
 
 	// PartitionsSkipped Partitions that the request or its filter left out, of which no file was looked at.
 	PartitionsSkipped int `json:"partitions_skipped,omitempty"`
+
+	// LakeFiles Of a read of the lake: how many of its files were opened.
+	LakeFiles int `json:"lake_files,omitempty"`
+
+	// LakeLagMs Of a read of the lake alone: how far it is behind the logs.
+	LakeLagMs int64 `json:"lake_lag_ms,omitempty"`
+
+	// LakeSnapshot Of a read of the lake: its snapshot.
+	LakeSnapshot string `json:"lake_snapshot,omitempty"`
 }
 
 // Row A row as a JSON object, by column name. An absent column is NULL (writes), or was not asked for (reads).
@@ -1354,7 +1364,8 @@ type TableSchemaList struct {
 	NextPageToken string `json:"next_page_token,omitempty"`
 }
 
-// Tier `union`: lake history and fresh tail as one table. `hot`: what the workers hold. `lake`: the last lake snapshot.
+// Tier `union`: lake history and fresh tail as one table; the same as `hot` on a table that is not in the lake. `hot`: what
+// the workers hold. `lake`: the newest snapshot of the lake, also by the table's name followed by `$lake`.
 type Tier string
 
 // View `rows`: the table as it is. `changelog`: its change records, with `_change_type`, `_log_offset` and

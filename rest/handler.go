@@ -53,8 +53,10 @@ type Options struct {
 	Router        *router.Router
 	Lake          Lake   // nil: nobody tiers here
 	LakeLocation  string // where lake tables lie; "" without a lake
-	Clock         Clock
-	Logger        *slog.Logger
+	// IcebergAddress is the path of the catalog of stock readers; "" without a lake.
+	IcebergAddress string
+	Clock          Clock
+	Logger         *slog.Logger
 	// Draining is closed when streams have to end.
 	Draining <-chan struct{}
 }

@@ -10,6 +10,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -65,7 +66,7 @@ func TestRoutesAreTheDocuments(t *testing.T) {
 	documented := map[string]bool{}
 	for _, op := range openapi.Operations() {
 		documented[op.Method+" "+op.Path] = true
-		if elsewhere[op.ID] {
+		if elsewhere[op.ID] || slices.Contains(op.Tags, "Iceberg") { // package icebergrest
 			continue
 		}
 		path := regexp.MustCompile(`\{[^}]+\}`).ReplaceAllString(op.Path, "1")

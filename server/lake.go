@@ -74,6 +74,14 @@ func (s *Server) openTier(context.Context) error {
 	return nil
 }
 
+// icebergAddress is the path of the catalog of stock readers.
+func (s *Server) icebergAddress() string {
+	if s.lakeLocation == "" {
+		return ""
+	}
+	return icebergrest.Root
+}
+
 // doors is the whole of the API: the catalog of stock readers below its root, and the
 // operations.
 func (s *Server) doors(api http.Handler) http.Handler {

@@ -129,9 +129,9 @@ func TestLakeInTheDataDirectory(t *testing.T) {
 		}
 		info := r.call(t, "GET", "/v1/info", "")
 		switch {
-		case works && (status != http.StatusOK || !strings.Contains(got, `"rows_tiered":1`) || len(files) != 1 || !strings.Contains(info, `"lake_location":"file://`)):
+		case works && (status != http.StatusOK || !strings.Contains(got, `"rows_tiered":1`) || len(files) != 1 || !strings.Contains(info, `"lake_location":"file://`) || !strings.Contains(info, `"iceberg_address":"/iceberg"`)):
 			t.Errorf("%s: %d %s, files %v, %s", name, status, got, files, info)
-		case !works && (status != http.StatusServiceUnavailable || !strings.Contains(got, "lake-uri") || !strings.Contains(r.log.String(), "there is no lake") || !strings.Contains(info, `"lake_location":""`)):
+		case !works && (status != http.StatusServiceUnavailable || !strings.Contains(got, "lake-uri") || !strings.Contains(r.log.String(), "there is no lake") || !strings.Contains(info, `"lake_location":""`) || !strings.Contains(info, `"iceberg_address":""`)):
 			t.Errorf("%s: %d %s\n%s\n%s", name, status, got, info, r.log)
 		}
 		r.call(t, "GET", "/readyz", "")

@@ -72,7 +72,7 @@ func (s *Server) openDoors(ctx context.Context) error {
 	})
 	api := rest.New(rest.Options{
 		Version: s.version, FlightAddress: s.flightAddress(), Owner: ownerName,
-		Catalog: s.catalog, Router: r, Lake: s.tier, LakeLocation: s.lakeLocation,
+		Catalog: s.catalog, Router: r, Lake: s.tier, LakeLocation: s.lakeLocation, IcebergAddress: s.icebergAddress(),
 		Clock: s.clock, Logger: s.log, Draining: s.draining,
 	})
 	s.flight = flightsvc.New(flightsvc.Options{

@@ -7656,8 +7656,6 @@ type GetChangelogResponse struct {
 	ApplicationProblemJSON410 *Problem
 	// ApplicationProblemJSON422 the response for an HTTP 422 `application/problem+json` response
 	ApplicationProblemJSON422 *Problem
-	// ApplicationProblemJSON501 the response for an HTTP 501 `application/problem+json` response
-	ApplicationProblemJSON501 *Problem
 	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
 	ApplicationProblemJSONDefault *Problem
 	// Headers200 the parsed response headers for an HTTP 200 response
@@ -7702,11 +7700,6 @@ func (r GetChangelogResponse) GetApplicationProblemJSON410() *Problem {
 // GetApplicationProblemJSON422 returns the response for an HTTP 422 `application/problem+json` response
 func (r GetChangelogResponse) GetApplicationProblemJSON422() *Problem {
 	return r.ApplicationProblemJSON422
-}
-
-// GetApplicationProblemJSON501 returns the response for an HTTP 501 `application/problem+json` response
-func (r GetChangelogResponse) GetApplicationProblemJSON501() *Problem {
-	return r.ApplicationProblemJSON501
 }
 
 // GetApplicationProblemJSONDefault returns the response for an HTTP default `application/problem+json` response
@@ -7765,8 +7758,6 @@ type CountRowsResponse struct {
 	ApplicationProblemJSON410 *Problem
 	// ApplicationProblemJSON422 the response for an HTTP 422 `application/problem+json` response
 	ApplicationProblemJSON422 *Problem
-	// ApplicationProblemJSON501 the response for an HTTP 501 `application/problem+json` response
-	ApplicationProblemJSON501 *Problem
 	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
 	ApplicationProblemJSONDefault *Problem
 	// Headers200 the parsed response headers for an HTTP 200 response
@@ -7806,11 +7797,6 @@ func (r CountRowsResponse) GetApplicationProblemJSON410() *Problem {
 // GetApplicationProblemJSON422 returns the response for an HTTP 422 `application/problem+json` response
 func (r CountRowsResponse) GetApplicationProblemJSON422() *Problem {
 	return r.ApplicationProblemJSON422
-}
-
-// GetApplicationProblemJSON501 returns the response for an HTTP 501 `application/problem+json` response
-func (r CountRowsResponse) GetApplicationProblemJSON501() *Problem {
-	return r.ApplicationProblemJSON501
 }
 
 // GetApplicationProblemJSONDefault returns the response for an HTTP default `application/problem+json` response
@@ -9368,8 +9354,6 @@ type ScanGetResponse struct {
 	ApplicationProblemJSON415 *Problem
 	// ApplicationProblemJSON422 the response for an HTTP 422 `application/problem+json` response
 	ApplicationProblemJSON422 *Problem
-	// ApplicationProblemJSON501 the response for an HTTP 501 `application/problem+json` response
-	ApplicationProblemJSON501 *Problem
 	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
 	ApplicationProblemJSONDefault *Problem
 	// Headers200 the parsed response headers for an HTTP 200 response
@@ -9419,11 +9403,6 @@ func (r ScanGetResponse) GetApplicationProblemJSON415() *Problem {
 // GetApplicationProblemJSON422 returns the response for an HTTP 422 `application/problem+json` response
 func (r ScanGetResponse) GetApplicationProblemJSON422() *Problem {
 	return r.ApplicationProblemJSON422
-}
-
-// GetApplicationProblemJSON501 returns the response for an HTTP 501 `application/problem+json` response
-func (r ScanGetResponse) GetApplicationProblemJSON501() *Problem {
-	return r.ApplicationProblemJSON501
 }
 
 // GetApplicationProblemJSONDefault returns the response for an HTTP default `application/problem+json` response
@@ -9486,8 +9465,6 @@ type ScanResponse struct {
 	ApplicationProblemJSON415 *Problem
 	// ApplicationProblemJSON422 the response for an HTTP 422 `application/problem+json` response
 	ApplicationProblemJSON422 *Problem
-	// ApplicationProblemJSON501 the response for an HTTP 501 `application/problem+json` response
-	ApplicationProblemJSON501 *Problem
 	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
 	ApplicationProblemJSONDefault *Problem
 	// Headers200 the parsed response headers for an HTTP 200 response
@@ -9537,11 +9514,6 @@ func (r ScanResponse) GetApplicationProblemJSON415() *Problem {
 // GetApplicationProblemJSON422 returns the response for an HTTP 422 `application/problem+json` response
 func (r ScanResponse) GetApplicationProblemJSON422() *Problem {
 	return r.ApplicationProblemJSON422
-}
-
-// GetApplicationProblemJSON501 returns the response for an HTTP 501 `application/problem+json` response
-func (r ScanResponse) GetApplicationProblemJSON501() *Problem {
-	return r.ApplicationProblemJSON501
 }
 
 // GetApplicationProblemJSONDefault returns the response for an HTTP default `application/problem+json` response
@@ -12132,13 +12104,6 @@ func ParseGetChangelogResponse(rsp *http.Response) (*GetChangelogResponse, error
 		}
 		response.ApplicationProblemJSON422 = &dest
 
-	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 501:
-		var dest Problem
-		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
-			return nil, err
-		}
-		response.ApplicationProblemJSON501 = &dest
-
 	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
 		var dest Problem
 		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
@@ -12229,13 +12194,6 @@ func ParseCountRowsResponse(rsp *http.Response) (*CountRowsResponse, error) {
 			return nil, err
 		}
 		response.ApplicationProblemJSON422 = &dest
-
-	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 501:
-		var dest Problem
-		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
-			return nil, err
-		}
-		response.ApplicationProblemJSON501 = &dest
 
 	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
 		var dest Problem
@@ -13630,13 +13588,6 @@ func ParseScanGetResponse(rsp *http.Response) (*ScanGetResponse, error) {
 		}
 		response.ApplicationProblemJSON422 = &dest
 
-	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 501:
-		var dest Problem
-		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
-			return nil, err
-		}
-		response.ApplicationProblemJSON501 = &dest
-
 	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
 		var dest Problem
 		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
@@ -13741,13 +13692,6 @@ func ParseScanResponse(rsp *http.Response) (*ScanResponse, error) {
 			return nil, err
 		}
 		response.ApplicationProblemJSON422 = &dest
-
-	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 501:
-		var dest Problem
-		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
-			return nil, err
-		}
-		response.ApplicationProblemJSON501 = &dest
 
 	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
 		var dest Problem
