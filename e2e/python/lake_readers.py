@@ -75,10 +75,26 @@ class Spark:
         return sorted(r["tableName"] for r in self.session.sql(f"SHOW TABLES IN {self.catalog}.{db}").collect())
 
     def read(self, table, where=None):
-        return self.session.sql(f"SELECT * FROM {self.catalog}.{table.full}" + (f" WHERE {where}" if where else "")).toArrow()
+        frame = self.session.sql(f"SELECT * FROM {self.catalog}.{table.full}" + (f" WHERE {where}" if where else ""))
+        try:
+            return frame.toArrow()
+        except pa.ArrowInvalid:  # pyspark 4.0 does so for NULL structs whose fields are NOT NULL
+            from pyspark.sql.pandas.types import to_arrow_schema
+
+            schema = pa.schema([(f.name, nullable(f.type)) for f in to_arrow_schema(frame.schema)])
+            return pa.Table.from_pylist([r.asDict(recursive=True) for r in frame.collect()], schema)
 
 
 ALL = {r.name: r for r in (PyIceberg, DuckDB, Spark)}
+
+
+def nullable(t):
+    """A type whose nested fields may all be NULL."""
+    if pa.types.is_struct(t):
+        return pa.struct([(f.name, nullable(f.type)) for f in t])
+    if pa.types.is_list(t):
+        return pa.list_(nullable(t.value_type))
+    return pa.map_(t.key_type, nullable(t.item_type)) if pa.types.is_map(t) else t
 
 
 def rows(table):

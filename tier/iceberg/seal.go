@@ -7,6 +7,8 @@ import (
 	"io"
 	"path"
 
+	"github.com/apache/arrow-go/v18/parquet/metadata"
+
 	"github.com/millrace/millrace/errs"
 )
 
@@ -29,6 +31,7 @@ const (
 	sealMagic   = "MRSEAL\x00\x01"
 	// parquetTrailer is the length of the footer, and PAR1.
 	parquetTrailer = 8
+	parquetMagic   = "PAR1"
 )
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
@@ -82,11 +85,20 @@ func (s *sealer) endBlock() {
 	s.crc = 0
 }
 
-// seal writes what was held, with the seal.
-func (s *sealer) seal() error {
+// seal writes what was held, with the seal, and meta in place of the footer; nil: the
+// footer stays.
+func (s *sealer) seal(meta *metadata.FileMetaData) error {
 	held := s.tail.Bytes()
 	footer := int(binary.LittleEndian.Uint32(held[len(held)-parquetTrailer:])) + parquetTrailer
 	body, rest := held[:len(held)-footer], held[len(held)-footer:]
+	if meta != nil {
+		b := new(bytes.Buffer)
+		if _, err := meta.WriteTo(b, nil); err != nil {
+			return err
+		}
+		n := uint32(b.Len())
+		rest = append(binary.LittleEndian.AppendUint32(b.Bytes(), n), parquetMagic...)
+	}
 	s.add(body)
 	if s.n%sealBlock != 0 {
 		s.endBlock()
@@ -101,6 +113,18 @@ func (s *sealer) seal() error {
 		}
 	}
 	return nil
+}
+
+// plainIntegers takes away what arrow-go says of integers besides their type, as Iceberg
+// has them: Iceberg's reader in Spark fails on an annotated INT whose column has become
+// a BIGINT since.
+func plainIntegers(meta *metadata.FileMetaData) *metadata.FileMetaData {
+	for _, e := range meta.FileMetaData.Schema {
+		if l := e.LogicalType; l != nil && l.IsSetINTEGER() {
+			e.LogicalType, e.ConvertedType = nil, nil
+		}
+	}
+	return meta
 }
 
 // seal is that of a file that is read.

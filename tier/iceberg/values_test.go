@@ -338,7 +338,7 @@ func parquetOf(rec arrow.RecordBatch, w written) []byte {
 		err = fw.Close()
 	}
 	if err == nil && w.sealed {
-		err = sw.seal()
+		err = sw.seal(nil)
 	}
 	if err != nil {
 		panic(err)

@@ -205,11 +205,7 @@ func (w *fileWriter) finish() error {
 	f := w.file
 	w.file = nil
 	f.seal.hold()
-	err := f.pq.Close()
-	if err == nil {
-		err = f.seal.seal()
-	}
-	if err != nil {
+	if err := f.pq.Close(); err != nil {
 		f.out.Abort()
 		return storeError(err, "write %s", f.key)
 	}
@@ -217,6 +213,10 @@ func (w *fileWriter) finish() error {
 	if err != nil {
 		f.out.Abort()
 		return fmt.Errorf("describe %s: %w", f.key, err)
+	}
+	if err := f.seal.seal(plainIntegers(meta)); err != nil {
+		f.out.Abort()
+		return storeError(err, "write %s", f.key)
 	}
 	if w.r.isEnded() {
 		f.out.Abort()

@@ -49,7 +49,7 @@ func (r *round) writePositions(ctx context.Context, s lake.Slice, files []*found
 	if err := pq.Close(); err != nil {
 		return storeError(err, "write %s", key)
 	}
-	if err := seal.seal(); err != nil {
+	if err := seal.seal(nil); err != nil {
 		return storeError(err, "write %s", key)
 	}
 	meta, err := pq.FileMetadata()
