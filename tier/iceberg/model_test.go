@@ -90,6 +90,7 @@ type keyedModel struct {
 	parts []*millrace.Partition       // one that is nil when the table has none
 	rows  map[string]map[int64]string // by partition name, then key
 	next  int64
+	wide  int // how many buckets have offsets; 0: one
 	rng   *rand.Rand
 }
 
@@ -239,10 +240,10 @@ func idOf(line string) int64 {
 	return v.ID
 }
 
-// offsets are as many as a summary does not take.
+// offsets are those of the table after a round.
 func (m *keyedModel) offsets() lake.Offsets {
 	out := lake.Offsets{}
-	for i := range 100 {
+	for i := range max(m.wide, 1) {
 		out[millrace.BucketID{Table: m.d.ID, Partition: 1, Bucket: uint16(i)}] = millrace.Offset(m.next)
 	}
 	return out
@@ -334,6 +335,7 @@ func TestExpire(t *testing.T) {
 	dated := &datedStore{w.store, w.clock, map[string]time.Time{}}
 	w.f = New(Options{Store: dated, Cluster: w.f.o.Cluster, Clock: w.clock, Logger: w.f.o.Logger})
 	m := newKeyedModel(w, 3, shapes[0], millrace.PositionDeletes)
+	m.wide = 300 // whose offsets are a file
 	m.round(50)
 	old := m.check()
 	foreign := w.f.folder(m.d.ID) + "/data/of-someone-else.parquet"
