@@ -69,7 +69,11 @@ func (s *snapshot) Rows(ctx context.Context, f *lake.File, r lake.Read) (lake.Ro
 	if !ok {
 		return nil, errs.New(errs.Internal, "file %s is not one that a snapshot of lake table %s has listed", f.Path, s.t.location)
 	}
-	return s.t.read(ctx, df, reading{Read: r})
+	rows, err := s.t.read(ctx, df, reading{Read: r})
+	if err != nil {
+		return nil, err // and no nil pointer, which were no nil Rows
+	}
+	return rows, nil
 }
 
 // read reads the live rows of a file. What r leaves out as deleted is left out too.
