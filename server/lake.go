@@ -31,8 +31,17 @@ func (s *Server) openLake(ctx context.Context) error {
 	})
 	switch {
 	case err == nil:
+		own, err := s.settings.ownCatalog()
+		if err != nil {
+			return err
+		}
+		var pointers iceberg.Catalog // stays nil without a catalog of the user's own
+		if own != nil {
+			pointers = own
+			s.onStop("lake catalog", func(context.Context) error { return own.Close() })
+		}
 		s.lakeLocation = store.URI()
-		s.lake = iceberg.New(iceberg.Options{Store: store, Cluster: s.catalog.ClusterID(), Clock: s.clock, Logger: s.log})
+		s.lake = iceberg.New(iceberg.Options{Store: store, Catalog: pointers, Cluster: s.catalog.ClusterID(), Clock: s.clock, Logger: s.log})
 		return nil
 	case !strings.Contains(s.settings.LakeURI, dataDirMark):
 		return wrong("lake-uri", "%v", err)

@@ -225,6 +225,9 @@ func (f *setting) text() string {
 func (s *Settings) Print(w io.Writer, origins Origins) error {
 	for _, f := range fields(s) {
 		value := f.text()
+		if f.name == "lake-catalog-properties" {
+			value = withoutSecrets(value)
+		}
 		if f.value.Kind() != reflect.Bool {
 			value = strconv.Quote(value)
 		}

@@ -34,8 +34,8 @@ def build(folder):
 class Server:
     """A millrace process over a data directory of its own."""
 
-    def __init__(self, binary, folder):
-        self.binary, self.folder = binary, pathlib.Path(folder)
+    def __init__(self, binary, folder, *flags):
+        self.binary, self.folder, self.flags = binary, pathlib.Path(folder), flags
         self.process = None
 
     def start(self):
@@ -45,7 +45,7 @@ class Server:
         self.log = open(self.folder.parent / (self.folder.name + ".log"), "ab")
         self.process = subprocess.Popen(
             [str(self.binary), "serve", "--http-addr", "127.0.0.1:0", "--flight-addr", "127.0.0.1:0",
-             "--data-dir", str(self.folder)],
+             "--data-dir", str(self.folder), *self.flags],
             stdout=self.log, stderr=self.log, env=env,
         )
         deadline = time.monotonic() + 30
