@@ -168,7 +168,7 @@ func (b *bench) measure(ctx context.Context, s *side, disk bool) (*sample, error
 	if err != nil {
 		return nil, err
 	}
-	profiled, err := b.server.beginProfile(s.processes)
+	endProfile, err := b.server.beginProfile(s.processes)
 	if err != nil {
 		return nil, err
 	}
@@ -185,7 +185,7 @@ func (b *bench) measure(ctx context.Context, s *side, disk bool) (*sample, error
 	for name := range pids {
 		got.CPU[name] = after[name] - before[name]
 	}
-	return got, b.server.endProfile(profiled)
+	return got, endProfile()
 }
 
 func median(v []float64) float64 {

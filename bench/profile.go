@@ -3,6 +3,7 @@ package main
 import (
 	"bufio"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -48,4 +49,19 @@ func profileOnDemand(in io.Reader, out, stderr io.Writer) {
 		}
 		fmt.Fprintln(out, "ended")
 	}
+}
+
+// profileSelf profiles this process until what it gives is called.
+func profileSelf(path string) (end func() error, err error) {
+	f, err := os.Create(path)
+	if err != nil {
+		return nil, err
+	}
+	if err := pprof.StartCPUProfile(f); err != nil {
+		return nil, errors.Join(err, f.Close())
+	}
+	return func() error {
+		pprof.StopCPUProfile()
+		return f.Close()
+	}, nil
 }

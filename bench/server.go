@@ -181,20 +181,20 @@ func (s *server) create(ctx context.Context, t *table) error {
 	return err
 }
 
-// beginProfile asks a server that can be profiled to begin, when it takes part.
-func (s *server) beginProfile(taking map[string]int) (bool, error) {
-	if !s.o.Profile || taking["millrace"] != s.pid() {
-		return false, nil
+// beginProfile has a run of the server profiled when it can be, or one of this process.
+// What it gives ends that.
+func (s *server) beginProfile(taking map[string]int) (end func() error, err error) {
+	if !s.o.Profile || len(taking) > 0 && taking["millrace"] != s.pid() {
+		return func() error { return nil }, nil
 	}
 	s.runs++
-	_, err := s.child.ask(filepath.Join(s.o.Dir, fmt.Sprintf("cpu-%03d.prof", s.runs)))
-	return true, err
-}
-
-func (s *server) endProfile(began bool) error {
-	if !began {
-		return nil
+	path := filepath.Join(s.o.Dir, fmt.Sprintf("cpu-%03d.prof", s.runs))
+	if len(taking) == 0 {
+		return profileSelf(path)
 	}
-	_, err := s.child.ask("end")
-	return err
+	_, err = s.child.ask(path)
+	return func() error {
+		_, err := s.child.ask("end")
+		return err
+	}, err
 }

@@ -157,6 +157,9 @@ func (b *bench) readUnionOverFlight(ctx context.Context, recs []arrow.RecordBatc
 	defer closeAll(yards)
 	read := func(name string, c flight.Client, pid, rows int, ticket []byte) side {
 		procs := map[string]int{"server": pid}
+		if pid == b.server.pid() {
+			procs["millrace"] = pid
+		}
 		return side{name: name, processes: procs, work: func(ctx context.Context) (float64, int64, error) {
 			var wire int64
 			for range b.size.Repeat {

@@ -16,8 +16,9 @@ import (
 	"github.com/millrace/millrace/row"
 )
 
-// lakeBatchRows bounds the rows of the lake that a reader has in memory.
-const lakeBatchRows = 8192
+// lakeBatchRows bounds the rows of the lake that a reader has in memory; formats bound
+// their bytes. With 8192 a narrow read cost a sixth more (R13).
+const lakeBatchRows = 32 << 10
 
 // readLake gives the next chunk of a part's rows in the lake. No chunk and no error:
 // look at the part again, or go on behind them when they were read to the end.
