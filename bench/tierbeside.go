@@ -117,5 +117,5 @@ func (s *server) lakeStatus(ctx context.Context, t *table) (*lakeStatus, error) 
 
 // tierNow returns when all rows of a table are in the lake.
 func (s *server) tierNow(ctx context.Context, t *table) error {
-	return s.call(ctx, http.MethodPost, t.path()+"/lake/tier", nil)
+	return s.call(ctx, http.MethodPost, t.path()+"/lake/tier?timeout=120s", nil)
 }
