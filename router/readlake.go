@@ -35,10 +35,11 @@ func (rd *Reader) readLake(ctx context.Context, pr *partReader) (*Chunk, error) 
 			pr.lake = false
 			return nil, nil
 		}
-		var err error
-		if pr.file, err = rd.plan.history.snap.Rows(ctx, &files[pr.File], rd.lakeRead(pr)); err != nil {
+		file, err := rd.plan.history.snap.Rows(ctx, &files[pr.File], rd.lakeRead(pr))
+		if err != nil {
 			return nil, err
 		}
+		pr.file = file
 		rd.stats.LakeFiles++
 	}
 	batch, positions, err := pr.file.Next()

@@ -67,6 +67,9 @@ func (m *Manager) DropPartition(ctx context.Context, t *millrace.Table, p *millr
 // REQUIRES: t.busy held.
 func (t *table) clear(ctx context.Context, desc *millrace.Table, p *millrace.Partition) error {
 	lt, err := t.open(ctx, desc)
+	if isNotMade(desc, err) {
+		return nil
+	}
 	if err != nil {
 		return err
 	}

@@ -87,6 +87,12 @@ func (t *table) open(ctx context.Context, desc *millrace.Table) (lake.Table, err
 	return lt, nil
 }
 
+// isNotMade says of an error of open that there is no lake table, and need not be: none
+// can be made of the table as it is, which is not tiered now.
+func isNotMade(desc *millrace.Table, err error) bool {
+	return errs.Is(err, errs.UnsupportedByLake) && !enabled(desc)
+}
+
 // snapshot is the newest snapshot as far as it is known here; the lake is asked when
 // nothing is known.
 func (t *table) snapshot(ctx context.Context, desc *millrace.Table) (lake.Snapshot, error) {
@@ -101,15 +107,15 @@ func (t *table) snapshot(ctx context.Context, desc *millrace.Table) (lake.Snapsh
 
 // look asks the lake for the newest snapshot, and tells the shards.
 func (t *table) look(ctx context.Context, desc *millrace.Table) (lake.Snapshot, error) {
-	lt, err := t.open(ctx, desc)
-	if err != nil {
-		return nil, err
-	}
 	t.mu.Lock()
 	commits := t.commits
 	t.mu.Unlock()
-	s, err := lt.Newest(ctx)
-	if err != nil {
+	var s lake.Snapshot
+	lt, err := t.open(ctx, desc)
+	if err == nil {
+		s, err = lt.Newest(ctx)
+	}
+	if err != nil && !isNotMade(desc, err) {
 		return nil, err
 	}
 	t.mu.Lock()

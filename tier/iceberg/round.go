@@ -53,6 +53,9 @@ func (t *lakeTable) begin(ctx context.Context, desc *millrace.Table) (*round, er
 		return nil, errs.New(errs.SchemaChanged, "the lake table of table %s has version %d of its schema; a round with version %d is out of date", desc.Path, base.schema, desc.Schema.ID)
 	}
 	schema, err := schemaOf(desc)
+	if errs.Is(err, errs.UnsupportedByLake) && !desc.Options.Lake.Enabled {
+		schema, err = v.meta.CurrentSchema(), nil // rows can still be removed
+	}
 	if err != nil {
 		return nil, err
 	}
