@@ -7,6 +7,9 @@
 // writes files, then a commit writes manifests for them, and publishes the next version
 // of the metadata; until that file exists, nothing of it is visible.
 //
+// With a catalog of the user's own ([Options].Catalog) that keeps the metadata, and I1 and
+// the version files are its business; I2 to I6 hold there as well.
+//
 // It leaves to others: what a round takes and when (package tier), and the files
 // themselves (package objstore).
 //
