@@ -17,10 +17,10 @@ import (
 // Change is a record of the changelog.
 type Change struct {
 	Type      millrace.ChangeType
-	Offset    millrace.Offset // millrace.NoOffset for a row of keyed state
-	Time      time.Time       // when it was written; zero for a row of keyed state
+	Offset    millrace.Offset // millrace.NoOffset for a row of keyed state or of the lake
+	Time      time.Time       // when it was written; zero for a row of keyed state or of the lake
 	Partition string          // name; empty on a table without partitions
-	Bucket    int
+	Bucket    int             // -1 for a row of the lake in a file of several buckets
 	// Row is the whole record as a JSON object, the system columns too.
 	Row json.RawMessage
 	// Cursor, on the last record of a group, is where to go on from: a reader that
@@ -111,7 +111,7 @@ func parseChange(row json.RawMessage) (Change, error) {
 		Offset    *int64    `json:"_log_offset"`
 		Time      time.Time `json:"_commit_timestamp"`
 		Partition string    `json:"_partition"`
-		Bucket    int       `json:"_bucket"`
+		Bucket    *int      `json:"_bucket"`
 	}
 	if err := json.Unmarshal(row, &c); err != nil {
 		return Change{}, errs.New(errs.Internal, "a change record cannot be read: %v", err)
@@ -120,7 +120,10 @@ func parseChange(row json.RawMessage) (Change, error) {
 	if err != nil {
 		return Change{}, errs.New(errs.Internal, "a change record cannot be read: %v", err)
 	}
-	out := Change{Type: kind, Offset: millrace.NoOffset, Time: c.Time, Partition: c.Partition, Bucket: c.Bucket, Row: row}
+	out := Change{Type: kind, Offset: millrace.NoOffset, Time: c.Time, Partition: c.Partition, Bucket: -1, Row: row}
+	if c.Bucket != nil {
+		out.Bucket = *c.Bucket
+	}
 	if c.Offset != nil {
 		out.Offset = millrace.Offset(*c.Offset)
 	}

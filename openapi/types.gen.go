@@ -1213,7 +1213,7 @@ type ReadStats struct {
 	// LakeFiles Of a read of the lake: how many of its files were opened.
 	LakeFiles int `json:"lake_files,omitempty"`
 
-	// LakeLagMs Of a read of the lake alone: how far it is behind the logs.
+	// LakeLagMs Of a read of the lake alone: how old the snapshot is, while a log has more than that; else 0.
 	LakeLagMs int64 `json:"lake_lag_ms,omitempty"`
 
 	// LakeSnapshot Of a read of the lake: its snapshot.
