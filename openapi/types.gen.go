@@ -1210,14 +1210,14 @@ type ReadStats struct {
 	// PartitionsSkipped Partitions that the request or its filter left out, of which no file was looked at.
 	PartitionsSkipped int `json:"partitions_skipped,omitempty"`
 
-	// LakeFiles Of a read of the lake: how many of its files were opened.
-	LakeFiles int `json:"lake_files,omitempty"`
+	// LakeSnapshot Of a read of the lake: its snapshot.
+	LakeSnapshot string `json:"lake_snapshot,omitempty"`
 
 	// LakeLagMs Of a read of the lake alone: how old the snapshot is, while a log has more than that; else 0.
 	LakeLagMs int64 `json:"lake_lag_ms,omitempty"`
 
-	// LakeSnapshot Of a read of the lake: its snapshot.
-	LakeSnapshot string `json:"lake_snapshot,omitempty"`
+	// LakeFiles Of a read of the lake: how many of its files were opened.
+	LakeFiles int `json:"lake_files,omitempty"`
 }
 
 // Row A row as a JSON object, by column name. An absent column is NULL (writes), or was not asked for (reads).
