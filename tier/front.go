@@ -51,7 +51,13 @@ func (m *Manager) Status(ctx context.Context, desc *millrace.Table) (lake.Status
 		return s, err
 	}
 	t := m.table(desc.ID)
-	snap, lakeErr := t.snapshot(ctx, desc)
+	t.mu.Lock()
+	snap, known := t.newest, t.sure()
+	t.mu.Unlock()
+	var lakeErr error
+	if !known {
+		snap, lakeErr = t.lookSoon(ctx, desc)
+	}
 	if err := ctx.Err(); err != nil {
 		return s, err
 	}
@@ -131,7 +137,7 @@ func (m *Manager) Newest(ctx context.Context, desc *millrace.Table) (lake.Snapsh
 	if sure && age < seenFor {
 		return s, nil
 	}
-	now, err := t.look(ctx, desc)
+	now, err := t.lookSoon(ctx, desc)
 	if err != nil && age < seenAtMost && ctx.Err() == nil {
 		return s, nil
 	}

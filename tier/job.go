@@ -105,6 +105,36 @@ func (t *table) snapshot(ctx context.Context, desc *millrace.Table) (lake.Snapsh
 	return t.look(ctx, desc)
 }
 
+// deafFor is how long a lake that did not answer is not asked again by those who cannot
+// wait for long.
+const deafFor = 5 * time.Second
+
+// lookSoon is look for those who cannot wait for long: Options.LookTime, and not at all
+// for a while after the lake did not answer.
+func (t *table) lookSoon(ctx context.Context, desc *millrace.Table) (lake.Snapshot, error) {
+	t.mu.Lock()
+	deaf, until := t.deaf, t.deafUntil
+	t.mu.Unlock()
+	if deaf != nil && t.m.o.Clock.Now().Before(until) {
+		return nil, deaf
+	}
+	limited, cancel := context.WithTimeout(ctx, t.m.o.LookTime)
+	defer cancel()
+	s, err := t.look(limited, desc)
+	if ctx.Err() != nil {
+		return nil, ctx.Err()
+	}
+	if err != nil && limited.Err() != nil {
+		err = errs.New(errs.Unavailable, "the lake of table %s does not answer within %s", desc.Path, millrace.FormatDuration(t.m.o.LookTime))
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if errs.Is(err, errs.Unavailable) {
+		t.deaf, t.deafUntil = err, t.m.o.Clock.Now().Add(deafFor)
+	}
+	return s, err
+}
+
 // look asks the lake for the newest snapshot, and tells the shards.
 func (t *table) look(ctx context.Context, desc *millrace.Table) (lake.Snapshot, error) {
 	t.mu.Lock()
@@ -131,7 +161,7 @@ func (t *table) look(ctx context.Context, desc *millrace.Table) (lake.Snapshot, 
 // REQUIRES: t.mu held.
 func (t *table) seeLocked(s lake.Snapshot) {
 	was := offsetsOf(t.newest)
-	t.newest, t.seenAt, t.doubt = s, t.m.o.Clock.Now(), false
+	t.newest, t.seenAt, t.doubt, t.deaf = s, t.m.o.Clock.Now(), false, nil
 	moved := map[millrace.BucketID]millrace.Offset{}
 	for b, at := range offsetsOf(s) {
 		if at > was[b] {

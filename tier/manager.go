@@ -60,6 +60,9 @@ type Options struct {
 	// FoldBytes bounds the memory in which the changes of a bucket are folded; 64 MiB
 	// unless set.
 	FoldBytes int64
+	// LookTime bounds what a read, or who asks for the status, waits for the lake to say
+	// what is newest; 3 seconds unless set.
+	LookTime time.Duration
 
 	Format     lake.Format
 	Catalog    Catalog
@@ -81,6 +84,9 @@ func (o *Options) ensureDefaults() {
 	}
 	if o.RoundTime == 0 {
 		o.RoundTime = 5 * time.Minute
+	}
+	if o.LookTime == 0 {
+		o.LookTime = 3 * time.Second
 	}
 	if o.FoldBytes == 0 {
 		o.FoldBytes = 64 << 20

@@ -29,6 +29,9 @@ type table struct {
 	cancel  context.CancelCauseFunc
 	gone    bool
 
+	deaf      error // what a reader met lately; nil when the lake answered
+	deafUntil time.Time
+
 	failure  *lake.Failure
 	failures int       // in a row
 	retryAt  time.Time // not before, unless it is asked for
