@@ -2,6 +2,7 @@ package router
 
 import (
 	"context"
+	"time"
 
 	millrace "github.com/millrace/millrace"
 )
@@ -35,3 +36,6 @@ func (p *Plan) Overlaid() int {
 	}
 	return n
 }
+
+// DropWithin bounds what a keeper waits for a partition to be dropped.
+func (k *Keeper) DropWithin(d time.Duration) { k.dropTime = d }

@@ -30,6 +30,8 @@ type Keeper struct {
 	cat       KeeperCatalog
 	done      map[millrace.TableID]kept
 	takeovers takeovers
+	dropTime  time.Duration
+	hangs     error // of the pass under way: the lake takes calls and does not answer
 }
 
 // kept is a table as it was when nothing was left to do for it.
@@ -42,7 +44,7 @@ type kept struct {
 
 // NewKeeper makes a keeper of the router's tables.
 func NewKeeper(r *Router, cat KeeperCatalog) *Keeper {
-	return &Keeper{r: r, cat: cat, done: map[millrace.TableID]kept{}, takeovers: takeovers{r: r, tables: map[millrace.TableID]*takeover{}}}
+	return &Keeper{r: r, cat: cat, dropTime: dropTime, done: map[millrace.TableID]kept{}, takeovers: takeovers{r: r, tables: map[millrace.TableID]*takeover{}}}
 }
 
 const (
@@ -78,6 +80,7 @@ func (k *Keeper) Wait() { k.takeovers.wg.Wait() }
 // what goes to the lake goes on after it.
 func (k *Keeper) Pass(ctx context.Context) {
 	there := map[millrace.TableID]bool{}
+	k.hangs = nil
 	for _, t := range k.cat.AllTables() {
 		if !t.Partitioned() {
 			continue
@@ -144,10 +147,10 @@ func (k *Keeper) end(ctx context.Context, t *millrace.Table, now *kept) (left bo
 		var err error
 		switch {
 		case p.Dropping:
-			err = k.r.dropPartition(ctx, p)
+			err = k.drop(ctx, t, p)
 		case p.State == millrace.PartitionOpen && (t.Options.AutoPartition == nil || !past(t, p, now.period)), p.Gone:
 		case t.Options.Lake == nil:
-			err = k.r.dropPartition(ctx, p)
+			err = k.drop(ctx, t, p)
 		case p.State != millrace.PartitionExpired:
 			retired = append(retired, p)
 		default:
@@ -162,6 +165,29 @@ func (k *Keeper) end(ctx context.Context, t *millrace.Table, now *kept) (left bo
 		k.takeovers.begin(ctx, t, retired)
 	}
 	return len(retired) > 0, failed
+}
+
+// dropTime bounds what a pass waits for one partition to be dropped, unless a test says
+// otherwise.
+const dropTime = 30 * time.Second
+
+// drop drops a partition. When that of one in the lake took too long, others in the lake
+// are left for the next pass: the partitions of all tables wait for the end of this one.
+func (k *Keeper) drop(ctx context.Context, t *millrace.Table, p *millrace.Partition) error {
+	if t.Options.Lake == nil {
+		return k.r.dropPartition(ctx, p)
+	}
+	if k.hangs != nil {
+		return k.hangs
+	}
+	limited, cancel := context.WithTimeout(ctx, k.dropTime)
+	defer cancel()
+	err := k.r.dropPartition(limited, p)
+	if err != nil && limited.Err() != nil && ctx.Err() == nil {
+		k.hangs = errs.New(errs.Unavailable, "partition %s was not dropped within %s", p.Name, millrace.FormatDuration(k.dropTime))
+		return k.hangs
+	}
+	return err
 }
 
 // oldest is the beginning of the oldest period that is kept.

@@ -24,6 +24,7 @@ type notedLake struct {
 	calls  []string
 	err    error
 	during func(t *millrace.Table, p *millrace.Partition)
+	hangs  bool // drops of partitions wait for their context's end
 }
 
 func (l *notedLake) Newest(context.Context, *millrace.Table) (lake.Snapshot, error) { return nil, nil }
@@ -47,8 +48,16 @@ func (l *notedLake) TakeOver(_ context.Context, t *millrace.Table, p *millrace.P
 	return l.call(fmt.Sprintf("take over %s, %s", p.Name, p.State), t, p)
 }
 
-func (l *notedLake) DropPartition(_ context.Context, t *millrace.Table, p *millrace.Partition) error {
-	return l.call("drop "+p.Name, t, p)
+func (l *notedLake) DropPartition(ctx context.Context, t *millrace.Table, p *millrace.Partition) error {
+	err := l.call("drop "+p.Name, t, p)
+	l.mu.Lock()
+	hangs := l.hangs
+	l.mu.Unlock()
+	if hangs {
+		<-ctx.Done()
+		return ctx.Err()
+	}
+	return err
 }
 
 func (l *notedLake) DropTable(_ context.Context, t *millrace.Table, purge bool) error {
@@ -94,6 +103,34 @@ func (f *parted) pass() {
 		k.Pass(context.Background())
 		k.Wait()
 	}
+}
+
+// A lake that hangs holds a pass up once, not for every partition that is to be dropped
+// from it; the next pass tries again.
+func TestDropsFromALakeThatHangs(t *testing.T) {
+	f, l, tbl := newLaked(t)
+	ctx := context.Background()
+	l.fails(errs.New(errs.Unavailable, "the lake is away"))
+	for _, name := range []string{"t=20260730", "t=20260731"} {
+		f.refused(errs.Unavailable, f.r.DropPartition(ctx, tbl, name))
+	}
+	l.noted()
+	l.mu.Lock()
+	l.hangs = true
+	l.mu.Unlock()
+	k := router.NewKeeper(f.r, f.cat)
+	k.DropWithin(20 * time.Millisecond)
+	k.Pass(ctx)
+	require.Len(t, l.noted(), 1)
+	k.Pass(ctx)
+	require.Len(t, l.noted(), 1)
+	l.mu.Lock()
+	l.hangs, l.err = false, nil
+	l.mu.Unlock()
+	k.Pass(ctx)
+	require.Len(t, l.noted(), 2)
+	require.NotContains(t, f.names(tbl), "t=20260730")
+	require.NotContains(t, f.names(tbl), "t=20260731")
 }
 
 func (f *parted) partition(tbl *millrace.Table, name string) *millrace.Partition {
