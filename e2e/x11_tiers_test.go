@@ -5,9 +5,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"sync/atomic"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/require"
 )
@@ -119,110 +117,4 @@ func TestX11Tiers(t *testing.T) {
 	bare := create(t, s, db, "bare", x11Columns, "", 1)
 	p := s.fails(t, 422, "invalid_value", "POST", bare.path()+"/scan", obj{"tier": "lake"})
 	require.Contains(t, p.Detail, "table.datalake.enabled")
-}
-
-// X11, at any moment: what a reader adds up while others write and tier is what was acknowledged before it began, or more; never twice, never less.
-func TestX11WhileTiering(t *testing.T) {
-	t.Parallel()
-	s := shared(t)
-	tb := create(t, s, newDB(t, s), "orders_log", x11Columns, "", 3, tiered())
-	var acked atomic.Int64
-	stop, done := make(chan struct{}), make(chan struct{})
-	go func() {
-		defer close(done)
-		for i := 0; ; i += 20 {
-			select {
-			case <-stop:
-				return
-			default:
-			}
-			if a, err := s.send("POST", tb.path()+"/records", obj{"rows": json.RawMessage(orders(i, i+20))}); err != nil || a.status != 200 {
-				t.Errorf("a write failed: %v %s", err, a.body)
-				return
-			}
-			acked.Store(int64(i + 20))
-		}
-	}()
-	defer func() {
-		close(stop)
-		<-done
-	}()
-	end := time.Now().Add(4 * time.Second)
-	for time.Now().Before(end) {
-		tb.tier(t)
-		least := acked.Load()
-		rows := tb.scan(t, obj{"page_size": 10_000, "columns": []string{"order_id"}})
-		slices.Sort(rows)
-		n := len(rows)
-		require.Len(t, slices.Compact(rows), n, "no row twice")
-		require.GreaterOrEqual(t, int64(n), least)
-		require.Contains(t, rows, fmt.Sprintf(`{"order_id":%d}`, n-1), "none is left out")
-		require.LessOrEqual(t, int64(n), acked.Load()+20)
-	}
-}
-
-// X13: a keyed table of which the lake has a part of the changes: its rows are what lookups say, key by key; the lake alone is the state at its offsets.
-func TestX13KeyedInTheLake(t *testing.T) {
-	t.Parallel()
-	s := shared(t)
-	tb := create(t, s, newDB(t, s), "cust_dim", customerColumns, "cust_id", 3, tiered())
-	row := func(id int, tag string) string {
-		return fmt.Sprintf(`{"cust_id":%d,"name":"%s %d","tier":"gold"}`, id, tag, id)
-	}
-	want := map[int]string{}
-	upsert := func(from, to int, tag string) {
-		var rows []string
-		for id := from; id < to; id++ {
-			want[id] = row(id, tag)
-			rows = append(rows, want[id])
-		}
-		tb.write(t, "["+strings.Join(rows, ",")+"]")
-	}
-	remove := func(from, to int) {
-		var rows []string
-		for id := from; id < to; id++ {
-			delete(want, id)
-			rows = append(rows, fmt.Sprintf(`{"cust_id":%d}`, id))
-		}
-		s.ok(t, "POST", tb.path()+"/records", obj{"mode": "delete", "rows": json.RawMessage("[" + strings.Join(rows, ",") + "]")})
-	}
-	lines := func() []string {
-		var out []string
-		for _, r := range want {
-			out = append(out, r)
-		}
-		slices.Sort(out)
-		return out
-	}
-	got := func(tb table, ask obj) []string {
-		ask["page_size"] = 10_000
-		out := tb.scan(t, ask)
-		slices.Sort(out)
-		return out
-	}
-	upsert(0, 500, "first")
-	tb.tier(t)
-	upsert(100, 200, "second")
-	remove(150, 300)
-	tb.tier(t)
-	lake := lines()
-	require.Equal(t, lake, got(tb.suffixed("$lake"), obj{}))
-	upsert(180, 250, "third")
-	remove(0, 20)
-	upsert(600, 620, "new")
-	require.Equal(t, lines(), got(tb, obj{}))
-	require.Equal(t, lines(), got(tb, obj{"tier": "hot"}))
-	require.Equal(t, lake, got(tb, obj{"tier": "lake"}))
-	require.Equal(t, fmt.Sprint(len(want)), tb.count(t, ""))
-	for _, id := range []int{0, 50, 120, 160, 200, 260, 400, 610} {
-		a := s.do(t, "GET", fmt.Sprintf("%s/rows/%d", tb.path(), id), nil)
-		if want[id] == "" {
-			require.Equal(t, 404, a.status)
-			require.Empty(t, got(tb, obj{"filter": fmt.Sprintf("cust_id = %d", id)}))
-			continue
-		}
-		require.Equal(t, 200, a.status)
-		require.JSONEq(t, want[id], string(a.body))
-		require.Equal(t, []string{want[id]}, got(tb, obj{"filter": fmt.Sprintf("cust_id = %d", id)}))
-	}
 }
