@@ -44,7 +44,7 @@ def test_errors(create, client):
             info(t.scan(**wrong))
     with pytest.raises(pa.ArrowInvalid):
         info(command(op="juggle"))
-    with pytest.raises(pa.ArrowNotImplementedError):
+    with pytest.raises(pa.ArrowInvalid, match="table.datalake.enabled"):
         info(t.descriptor("$lake"))
     with pytest.raises(pa.ArrowNotImplementedError):
         act(client, "execute_sql", sql="SELECT 1")  # unsupported_sql
