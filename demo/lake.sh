@@ -43,7 +43,7 @@ run "millrace lake tier nyc.planes"
 check "now the lake says so, too" "$(curl -sS --get "$MILLRACE_SERVER/v1/databases/nyc/tables/planes/scan?tier=lake" -H 'Accept: application/x-ndjson' -d columns=tailnum,seats --data-urlencode "filter=$PLANES")" '{"tailnum":"N14228","seats":151}'
 
 title "A stock reader finds the same tables"
-say "The server is an Iceberg REST catalog: pyiceberg, DuckDB, Spark and Trino attach to it by its address (docs/guides/lake-readers.md)."
+say "The server is an Iceberg REST catalog: pyiceberg, DuckDB and Spark attach to it by its address (docs/guides/lake-readers.md)."
 run "curl -sS \$MILLRACE_SERVER/iceberg/v1/namespaces/nyc/tables"
 if [ -z "$PYTHON" ] || ! "$PYTHON" -c 'import pyiceberg' 2>/dev/null; then
   say "pyiceberg is not here and could not be installed, so this part is left out. With it: python3 demo/history.py $MILLRACE_SERVER/iceberg"

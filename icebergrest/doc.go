@@ -1,6 +1,7 @@
 // Package icebergrest is a read-only Iceberg REST catalog
 // (https://iceberg.apache.org/rest-catalog-spec/) below /iceberg: stock readers such as
-// Spark, Trino, DuckDB and pyiceberg attach to it by address and find the lake tables.
+// Spark, DuckDB and pyiceberg attach to it by address and find the lake tables; it answers what
+// Trino is known to ask, too, which could not be tried.
 //
 // Databases are namespaces of one level; the tables that are kept in the lake are their
 // tables, from creation on. What is read is always the newest metadata of the lake, so a
