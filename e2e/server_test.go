@@ -32,6 +32,7 @@ type server struct {
 	dir    string
 	flags  []string
 	env    []string // besides the bare one
+	disk   *disk    // of its own; nil: none
 	base   string   // http://host:port
 	flight string   // host:port
 	cmd    *exec.Cmd
@@ -61,7 +62,7 @@ func (s *server) showLog(t testing.TB) {
 
 // launch starts the process and waits until it is ready.
 func (s *server) launch() error {
-	addresses := filepath.Join(s.dir, "addresses.json")
+	addresses := filepath.Join(s.dir, "addresses.json") // on a disk of its own there is none yet
 	if err := os.Remove(addresses); err != nil && !os.IsNotExist(err) {
 		return err
 	}
@@ -71,6 +72,9 @@ func (s *server) launch() error {
 	cmd.Env = append(bareEnviron(), s.env...)
 	// The server dies with the test process, whatever happens to it.
 	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+	if s.disk != nil {
+		s.disk.mountFor(cmd)
+	}
 	if err := cmd.Start(); err != nil {
 		return err
 	}
@@ -83,6 +87,9 @@ func (s *server) launch() error {
 	}()
 	s.cmd, s.done = cmd, done
 	s.client = &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: 64, DisableCompression: true}}
+	if s.disk != nil {
+		addresses = s.sees(addresses)
+	}
 	if err := s.waitReady(addresses); err != nil {
 		s.kill()
 		return fmt.Errorf("%w\n%s", err, s.log.String())

@@ -194,6 +194,9 @@ func (w *fileWriter) begin() error {
 	pq, err := pqarrow.NewFileWriter(w.schema, seal, writerProperties(), pqarrow.NewArrowWriterProperties())
 	if err != nil {
 		out.Abort()
+		if e, ok := errors.AsType[*errs.Error](err); ok {
+			return e // of the store: the file begins with its first bytes
+		}
 		return errs.New(errs.UnsupportedByLake, "table %s cannot be written as Parquet: %v", w.r.desc.Path, err)
 	}
 	w.file = &openFile{key: key, out: counted, seal: seal, pq: pq}

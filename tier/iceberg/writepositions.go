@@ -35,7 +35,7 @@ func (r *round) writePositions(ctx context.Context, s lake.Slice, files []*found
 	seal := newSealer(counted)
 	pq, err := pqarrow.NewFileWriter(row.ArrowSchema(positionColumns), seal, writerProperties(), pqarrow.NewArrowWriterProperties())
 	if err != nil {
-		return fmt.Errorf("begin %s: %w", key, err)
+		return storeError(err, "begin %s", key) // with its first bytes
 	}
 	rows := int64(0)
 	for _, f := range files {
