@@ -9,10 +9,12 @@ MAKEFLAGS += --no-builtin-rules
 GOLANGCI_LINT_VERSION := v2.15.0
 BENCHSTAT_VERSION     := v0.0.0-20260908200009-22c9c6c9d4da
 VERSITYGW_VERSION     := v1.8.0
+NATS_SERVER_VERSION   := v2.15.3
 
 TOOLS  := $(CURDIR)/.tools/bin
 LINT   := $(TOOLS)/golangci-lint-$(GOLANGCI_LINT_VERSION)
 VERSITYGW := $(TOOLS)/versitygw-$(VERSITYGW_VERSION)
+NATS_SERVER := $(TOOLS)/nats-server-$(NATS_SERVER_VERSION)
 BIN    := bin/millrace
 VENV   := .venv
 
@@ -40,7 +42,7 @@ demo: build ## load real flights, show what the server does, leave it running
 	demo/run
 
 .PHONY: test
-test: $(VERSITYGW) ## unit, model, fault and end-to-end tests (needs Go and curl)
+test: $(VERSITYGW) $(NATS_SERVER) ## unit, model, fault and end-to-end tests (needs Go and curl)
 	go test -timeout 20m ./...
 
 .PHONY: interop
@@ -57,7 +59,7 @@ $(SPARK_JAR):
 		-Dartifact=org.apache.iceberg:$(SPARK_ICEBERG):$(SPARK_ICEBERG_VERSION)
 
 .PHONY: race
-race: ## unit tests under the race detector (needs a C compiler)
+race: $(VERSITYGW) $(NATS_SERVER) ## unit tests under the race detector (needs a C compiler)
 	CGO_ENABLED=1 go test -race -timeout 30m $$(go list ./... | grep -v '/e2e$$')
 
 .PHONY: lint
@@ -112,7 +114,7 @@ check: build ## build, vet, lint; generate leaves the tree clean
 	@new=$$(git ls-files --others --exclude-standard -- '*.gen.go'); test -z "$$new" || { echo "generated and not committed: $$new"; exit 1; }
 
 .PHONY: tools
-tools: $(LINT) $(VERSITYGW) $(TOOLS)/benchstat-$(BENCHSTAT_VERSION) ## the pinned tools, into .tools/bin
+tools: $(LINT) $(VERSITYGW) $(NATS_SERVER) $(TOOLS)/benchstat-$(BENCHSTAT_VERSION) ## the pinned tools, into .tools/bin
 
 $(LINT):
 	GOBIN=$(TOOLS) go install github.com/golangci/golangci-lint/v2/cmd/golangci-lint@$(GOLANGCI_LINT_VERSION)
@@ -133,3 +135,14 @@ $(VERSITYGW):
 	@dir=$$(mktemp -d $(TOOLS)/versitygw.XXXXXX); trap 'rm -r "$$dir"' EXIT; \
 		GOBIN="$$dir" go install github.com/versity/versitygw/cmd/versitygw@$(VERSITYGW_VERSION) 1>&2; \
 		mv "$$dir/versitygw" $@
+
+# The servers of a cluster that tests start; they ask for their path by this.
+.PHONY: nats-server
+nats-server: $(NATS_SERVER)
+	@echo $(NATS_SERVER)
+
+$(NATS_SERVER):
+	@mkdir -p $(TOOLS)
+	@dir=$$(mktemp -d $(TOOLS)/nats-server.XXXXXX); trap 'rm -r "$$dir"' EXIT; \
+		GOBIN="$$dir" go install github.com/nats-io/nats-server/v2@$(NATS_SERVER_VERSION) 1>&2; \
+		mv "$$dir/nats-server" $@

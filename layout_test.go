@@ -37,8 +37,10 @@ var mayImport = map[string][]string{
 	"rest":      {".", "errs", "row", "filter", "lake", "storage", "router", "catalog", "auth", "openapi", "sql"},
 	"flightsvc": {".", "errs", "row", "filter", "lake", "storage", "router", "catalog", "auth", "openapi"},
 	"server": {
-		".", "errs", "row", "filter", "storage", "router", "catalog", "auth", "openapi", "objstore", "lake", "tier", "icebergrest", "sql", "rest", "flightsvc", "internal",
+		".", "errs", "row", "filter", "storage", "router", "catalog", "auth", "openapi", "objstore", "lake", "tier", "icebergrest", "sql", "rest", "flightsvc", "internal", "cluster",
 	},
+	// Everything that speaks NATS; what it implements are interfaces of the others.
+	"cluster": {".", "errs", "storage", "catalog", "shardrpc"},
 	// The catalog of stock readers knows the lake's metadata and the tables, not their rows.
 	"icebergrest": {".", "errs", "lake", "tier", "catalog"},
 	"client":      {".", "errs", "row", "openapi"},
@@ -47,7 +49,12 @@ var mayImport = map[string][]string{
 	// its mistakes.
 	"e2e": {},
 	// The benchmarks measure packages and the binary alike.
-	"bench": {".", "errs", "row", "filter", "lake", "tier", "objstore", "storage", "router", "catalog", "auth", "openapi", "server", "client", "internal"},
+	"bench": {".", "errs", "row", "filter", "lake", "tier", "objstore", "storage", "router", "catalog", "auth", "openapi", "server", "client", "internal", "cluster"},
+}
+
+// mayImportPackage are single packages that a top folder may import besides.
+var mayImportPackage = map[string][]string{
+	"e2e": {"cluster/natstest"}, // starts nats-servers; knows nothing of ours
 }
 
 // goFiles parses every Go file of the repository, with its path from the root.
@@ -126,6 +133,12 @@ func TestImportDirections(t *testing.T) {
 				t.Fatal(err)
 			}
 			to := "."
+			if strings.HasPrefix(imported, "github.com/nats-io/") && from != "cluster" && from != "bench" {
+				t.Errorf("%s imports %s: only packages below cluster speak NATS", file, imported)
+			}
+			if slices.Contains(mayImportPackage[from], strings.TrimPrefix(imported, modulePath+"/")) {
+				continue
+			}
 			if rest, ours := strings.CutPrefix(imported, modulePath+"/"); ours {
 				to = topFolder(rest + "/")
 			} else if imported != modulePath {
