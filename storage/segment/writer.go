@@ -8,6 +8,7 @@ import (
 
 	millrace "github.com/millrace/millrace"
 	"github.com/millrace/millrace/errs"
+	"github.com/millrace/millrace/internal/sharedwrite"
 )
 
 // copyBelow is the size below which a payload is copied, to be written together with
@@ -136,7 +137,7 @@ func (w *Writer) write(op string, pieces ...[]byte) error {
 		if len(p) == 0 {
 			continue
 		}
-		if _, err := w.file.f.Write(p); err != nil {
+		if err := sharedwrite.Write(w.file.f, p); err != nil {
 			w.err = fileError(op, w.file.path, err)
 			return w.err
 		}

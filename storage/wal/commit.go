@@ -7,6 +7,7 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 
 	"github.com/millrace/millrace/errs"
+	"github.com/millrace/millrace/internal/sharedwrite"
 )
 
 const (
@@ -145,7 +146,7 @@ func (f *Files) write(file vfs.File, bufs [][]byte) error {
 			f.gather = append(f.gather, b...)
 			continue
 		}
-		if _, err := file.Write(b); err != nil {
+		if err := sharedwrite.Write(file, b); err != nil {
 			return err
 		}
 	}
