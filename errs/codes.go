@@ -161,7 +161,7 @@ var table = []Kind{
 	{Unavailable, 503, grpcUnavailable, "Not available at the moment", true, 1},
 	{StorageFull, 503, grpcUnavailable, "The storage is full", true, 10},
 	{Draining, 503, grpcUnavailable, "The server is shutting down", true, 1},
-	{NotOwner, 421, grpcUnavailable, "The shard is owned elsewhere", true, 0},
+	{NotOwner, 503, grpcUnavailable, "Another process serves this shard", true, 1},
 	{UnknownOutcome, 504, grpcDeadlineExceeded, "Whether the write took effect is not known", true, 0},
 	{Internal, 500, grpcInternal, "Something went wrong inside", false, 0},
 	{CorruptData, 500, grpcDataLoss, "Stored data is damaged", false, 0},
