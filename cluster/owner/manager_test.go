@@ -1,0 +1,445 @@
+package owner_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"math/rand/v2"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	millrace "github.com/millrace/millrace"
+	"github.com/millrace/millrace/cluster/owner"
+	"github.com/millrace/millrace/cluster/owner/ownertest"
+)
+
+const simShards = 12
+
+// world is a cluster in a bubble: the keys, and what stands for the logs of the shards.
+type world struct {
+	t     *testing.T
+	rnd   *rand.Rand
+	store *ownertest.Store
+	began time.Time
+	log   *slog.Logger
+
+	mu    sync.Mutex
+	logs  [simShards]fence
+	procs map[string]*process
+}
+
+// fence is the log of a shard: who wrote the newest epoch record.
+type fence struct {
+	epoch millrace.Epoch
+	by    *process
+}
+
+// process is a worker process: a manager, and a host that opens shards in no time or some.
+type process struct {
+	w       *world
+	name    string
+	m       *owner.Manager
+	keys    *ownertest.Client
+	skew    time.Duration // of its clock
+	end     context.CancelFunc
+	run     context.Context
+	mu      sync.Mutex
+	led     map[millrace.ShardID]led
+	follows map[millrace.ShardID]time.Time // since when
+	broken  map[millrace.ShardID]bool
+}
+
+type led struct {
+	epoch millrace.Epoch
+	valid func() error
+}
+
+func newWorld(t *testing.T, seed uint64) *world {
+	return &world{
+		t: t, rnd: rand.New(rand.NewPCG(seed, 7)), store: ownertest.NewStore(), began: time.Now(),
+		log: slog.New(slog.DiscardHandler), procs: map[string]*process{},
+	}
+}
+
+func (w *world) start(name string) *process {
+	p := &process{
+		w: w, name: name, keys: w.store.Client(), skew: time.Duration(w.rnd.IntN(7200)) * time.Second,
+		led: map[millrace.ShardID]led{}, follows: map[millrace.ShardID]time.Time{}, broken: map[millrace.ShardID]bool{},
+	}
+	p.run, p.end = context.WithCancel(context.Background())
+	n := 0
+	p.m = owner.New(owner.Options{
+		Worker: name, Info: owner.Info{Roles: []string{owner.RoleWorker}}, Keys: p.keys, Host: p,
+		Shards: func() int { return simShards }, Clock: p, Logger: w.log,
+		Random: func() string { n++; return fmt.Sprintf("%s-%p-%d", name, p, n) },
+	})
+	w.procs[name] = p
+	require.NoError(w.t, p.m.Start(p.run))
+	return p
+}
+
+// crash ends a process without a word.
+func (p *process) crash() {
+	p.keys.Cut()
+	p.mu.Lock()
+	p.led, p.follows = map[millrace.ShardID]led{}, map[millrace.ShardID]time.Time{}
+	p.mu.Unlock()
+	p.end()
+	p.m.Kill()
+	delete(p.w.procs, p.name)
+}
+
+// Boot implements owner.Clock: no two machines agree on it.
+func (p *process) Boot() time.Duration { return time.Since(p.w.began) + p.skew }
+
+func (p *process) takes(ctx context.Context, most time.Duration) error {
+	p.w.mu.Lock()
+	d := time.Duration(p.w.rnd.Int64N(int64(most)))
+	p.w.mu.Unlock()
+	select {
+	case <-time.After(d):
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-p.run.Done():
+		return errors.New("the process is gone")
+	}
+}
+
+// Lead implements owner.Host.
+func (p *process) Lead(ctx context.Context, id millrace.ShardID, least millrace.Epoch, valid func() error) (millrace.Epoch, error) {
+	if err := p.takes(ctx, time.Second); err != nil {
+		return 0, err
+	}
+	p.mu.Lock()
+	broken := p.broken[id]
+	p.mu.Unlock()
+	if broken {
+		return 0, errors.New("the disk is damaged")
+	}
+	p.w.mu.Lock()
+	f := &p.w.logs[id]
+	f.epoch, f.by = max(f.epoch+1, least), p
+	epoch := f.epoch
+	p.w.mu.Unlock()
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.run.Err() != nil {
+		return 0, p.run.Err()
+	}
+	p.led[id] = led{epoch, valid}
+	delete(p.follows, id)
+	return epoch, nil
+}
+
+// Resign implements owner.Host.
+func (p *process) Resign(ctx context.Context, id millrace.ShardID) error {
+	err := p.takes(ctx, 300*time.Millisecond)
+	p.Abandon(id)
+	return err
+}
+
+// Abandon implements owner.Host.
+func (p *process) Abandon(id millrace.ShardID) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	delete(p.led, id)
+	delete(p.follows, id)
+}
+
+// Follow implements owner.Host.
+func (p *process) Follow(_ context.Context, id millrace.ShardID) error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.follows[id] = time.Now()
+	return nil
+}
+
+// Standings implements owner.Host.
+func (p *process) Standings() map[millrace.ShardID]owner.Standing {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	out := map[millrace.ShardID]owner.Standing{}
+	for id, since := range p.follows {
+		out[id] = owner.Standing{Ready: time.Since(since) > 2*time.Second}
+	}
+	return out
+}
+
+// answers says whether the process would answer reads of a shard now.
+func (p *process) answers(id millrace.ShardID) bool {
+	p.mu.Lock()
+	l, ok := p.led[id]
+	p.mu.Unlock()
+	return ok && l.valid() == nil
+}
+
+// check looks at one moment: of a shard at most one process answers, and if one does, nobody
+// has begun a later epoch.
+func (w *world) check() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for id := range millrace.ShardID(simShards) {
+		var who []string
+		for _, p := range w.procs {
+			if p.answers(id) {
+				who = append(who, p.name)
+				require.Same(w.t, w.logs[id].by, p, "shard %d is answered for by %s, and another has begun an epoch", id, p.name)
+			}
+		}
+		require.LessOrEqual(w.t, len(who), 1, "shard %d is answered for by %v", id, who)
+	}
+}
+
+// served is how many shards somebody answers for, and by whom.
+func (w *world) served() (n int, by map[string]int) {
+	by = map[string]int{}
+	for id := range millrace.ShardID(simShards) {
+		for _, p := range w.procs {
+			if p.answers(id) {
+				n++
+				by[p.name]++
+			}
+		}
+	}
+	return n, by
+}
+
+// pass lets time pass, checking at every step.
+func (w *world) pass(d time.Duration) {
+	for end := time.Now().Add(d); time.Now().Before(end); {
+		time.Sleep(25 * time.Millisecond)
+		synctest.Wait()
+		w.check()
+	}
+}
+
+// until lets time pass until something holds, and returns how long it took.
+func (w *world) until(most time.Duration, what string, holds func() bool) time.Duration {
+	w.t.Helper()
+	began := time.Now()
+	for !holds() {
+		if time.Since(began) >= most {
+			for _, e := range w.store.Entries() {
+				w.t.Log(e.Key, e.Revision, string(e.Value))
+			}
+		}
+		require.Less(w.t, time.Since(began), most, "waited for: %s", what)
+		w.pass(25 * time.Millisecond)
+	}
+	return time.Since(began)
+}
+
+func (w *world) allServed() bool { n, _ := w.served(); return n == simShards }
+
+func (w *world) balanced() bool {
+	n, by := w.served()
+	for _, p := range by {
+		if p > (simShards+len(w.procs)-1)/len(w.procs) {
+			return false
+		}
+	}
+	return n == simShards
+}
+
+func (w *world) stopAll() {
+	for _, p := range w.procs {
+		require.NoError(w.t, p.m.Stop(context.Background()))
+		p.end()
+	}
+}
+
+func TestWorkersShareShards(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, 1)
+		w.start("a")
+		w.start("b")
+		w.start("c")
+		w.until(30*time.Second, "all shards are served, evenly", w.balanced)
+		d := w.until(30*time.Second, "every shard has a standby that is ready", func() bool {
+			for _, s := range w.procs["a"].m.View().Shards {
+				if s.Standby == "" || !s.Ready || s.Standby == s.Owner {
+					return false
+				}
+			}
+			return true
+		})
+		t.Log("standbys ready after", d)
+		w.stopAll()
+	})
+}
+
+func TestDeadWorkerIsReplacedInTwentySeconds(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, 2)
+		for _, n := range []string{"a", "b", "c"} {
+			w.start(n)
+		}
+		w.until(30*time.Second, "balance", w.balanced)
+		w.pass(10 * time.Second)
+		w.procs["b"].crash()
+		d := w.until(20*time.Second, "the others serve all", w.allServed)
+		require.Greater(t, d, 10*time.Second, "a session lives for fifteen seconds")
+		t.Log("took over after", d)
+		w.until(time.Minute, "balance", w.balanced)
+		w.stopAll()
+	})
+}
+
+func TestRestartedWorkerTakesItsShardsAtOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, 3)
+		for _, n := range []string{"a", "b", "c"} {
+			w.start(n)
+		}
+		w.until(30*time.Second, "balance", w.balanced)
+		_, before := w.served()
+		w.procs["b"].crash()
+		w.pass(2 * time.Second)
+		w.start("b")
+		d := w.until(5*time.Second, "it serves again", w.allServed)
+		_, after := w.served()
+		require.Equal(t, before, after)
+		t.Log("back after", d)
+		w.stopAll()
+	})
+}
+
+// TestDrainMovesShards: while a worker drains, a shard is unserved only for as long as one
+// hand-over takes.
+func TestDrainMovesShards(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, 4)
+		for _, n := range []string{"a", "b", "c"} {
+			w.start(n)
+		}
+		w.until(30*time.Second, "balance", w.balanced)
+		w.pass(5 * time.Second)
+		done := make(chan struct{})
+		p := w.procs["b"]
+		go func() {
+			defer close(done)
+			p.m.Drain(p.run)
+			require.NoError(t, p.m.Stop(p.run))
+		}()
+		var gap [simShards]time.Duration
+		w.until(30*time.Second, "the worker is drained", func() bool {
+			for id := range millrace.ShardID(simShards) {
+				answered := false
+				for _, p := range w.procs {
+					answered = answered || p.answers(id)
+				}
+				if !answered {
+					gap[id] += 25 * time.Millisecond
+				}
+			}
+			select {
+			case <-done:
+				return true
+			default:
+				return false
+			}
+		})
+		for id, g := range gap {
+			require.LessOrEqual(t, g, 3*time.Second, "shard %d", id)
+		}
+		p.end()
+		delete(w.procs, "b")
+		require.Eventually(t, w.allServed, 5*time.Second, 10*time.Millisecond)
+		w.stopAll()
+	})
+}
+
+func TestTwoProcessesOfOneName(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, 5)
+		first := w.start("a")
+		w.until(10*time.Second, "served", w.allServed)
+		w.start("a") // takes the session over
+		w.until(10*time.Second, "the first notices", func() bool { return first.m.Err() != nil })
+		require.ErrorContains(t, first.m.Err(), "another process runs as worker a")
+		first.end()
+		first.m.Kill()
+		w.until(10*time.Second, "served by the second", w.allServed)
+		w.stopAll()
+	})
+}
+
+func TestWorkerThatCannotOpenAShardGivesItUp(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, 6)
+		a := w.start("a")
+		w.start("b")
+		w.until(30*time.Second, "balance", w.balanced)
+		w.pass(5 * time.Second)
+		var id millrace.ShardID
+		for id = range millrace.ShardID(simShards) {
+			if a.answers(id) {
+				break
+			}
+		}
+		a.mu.Lock()
+		a.broken[id] = true
+		delete(a.led, id)
+		a.mu.Unlock()
+		a.m.Stopped(id, errors.New("damage"))
+		w.until(20*time.Second, "another serves it", func() bool { return w.procs["b"].answers(id) })
+		w.stopAll()
+	})
+}
+
+// TestFaults draws crashes, cuts, lost answers, restarts and drains; whatever happens, one
+// process answers for a shard, and when it is over all shards are served evenly.
+func TestFaults(t *testing.T) {
+	runs := 25
+	if testing.Short() {
+		runs = 5
+	}
+	for seed := range runs {
+		synctest.Test(t, func(t *testing.T) {
+			w := newWorld(t, uint64(seed)+100)
+			names := []string{"a", "b", "c", "d"}
+			for _, n := range names[:3] {
+				w.start(n)
+			}
+			for range 25 {
+				n := names[w.rnd.IntN(len(names))]
+				p := w.procs[n]
+				switch k := w.rnd.IntN(6); {
+				case p == nil:
+					w.start(n)
+				case k == 0 && len(w.procs) > 1:
+					p.crash()
+				case k == 1:
+					p.keys.Cut()
+				case k == 2:
+					p.keys.Heal()
+				case k == 3:
+					p.keys.LoseAnswers(1 + w.rnd.IntN(3))
+				case k == 4:
+					id := millrace.ShardID(w.rnd.IntN(simShards))
+					p.Abandon(id)
+					p.m.Stopped(id, errors.New("an unknown outcome"))
+				case k == 5 && len(w.procs) > 1:
+					ctx, cancel := context.WithTimeout(p.run, 8*time.Second)
+					p.m.Drain(ctx)
+					cancel()
+					require.NoError(t, p.m.Stop(context.Background()), "seed %d", seed)
+					p.end()
+					delete(w.procs, n)
+				}
+				w.pass(time.Duration(w.rnd.IntN(12)) * time.Second)
+			}
+			for _, p := range w.procs {
+				p.keys.Heal()
+			}
+			w.until(2*time.Minute, fmt.Sprintf("balance after seed %d", seed), w.balanced)
+			w.stopAll()
+		})
+	}
+}
