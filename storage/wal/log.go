@@ -135,6 +135,12 @@ type Log interface {
 	// beyond the tail, has no effect of its own.
 	Purge(ctx context.Context, upTo millrace.LSN) error
 
+	// Refresh reads the end of the log anew, where others may have written to it, and
+	// returns it; Tail returns it from then on. It is how an owner begins, and how one
+	// that only reads sees what was appended since: Replay goes up to what was there
+	// when it was called or, where that is later, to the Tail.
+	Refresh(ctx context.Context) (Tail, error)
+
 	// Tail is the end of the log. Whether it is behind what the caller remembers
 	// is for the caller to check.
 	Tail() Tail
