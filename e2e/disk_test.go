@@ -44,11 +44,7 @@ func newServerOnDisk(t testing.TB, mb int, dir string, flags ...string) *server 
 	if s.disk = (&disk{dir, mb}); dir == "" {
 		s.disk.dir = s.dir
 	}
-	require.NoError(t, s.launch(), "a tmpfs is mounted, as root or in a user namespace; E2E_NO_MOUNT leaves this test out")
-	t.Cleanup(func() {
-		s.showLog(t)
-		s.kill()
-	})
+	s.begin(t) // as root or in a user namespace
 	return s
 }
 

@@ -18,6 +18,8 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/millrace/millrace/objstore/objstoretest"
 )
 
 // readyWithin bounds a start; reliability.md allows a restart 5 s, a busy CI machine more.
@@ -46,12 +48,28 @@ type server struct {
 func newServer(t testing.TB, flags ...string) *server {
 	t.Helper()
 	s := &server{dir: t.TempDir(), flags: flags, log: &tailBuffer{}}
+	s.begin(t)
+	return s
+}
+
+// newServerOnS3 is newServer with its lake in S3.
+func newServerOnS3(t testing.TB, store *objstoretest.Server, flags ...string) *server {
+	t.Helper()
+	s := &server{dir: t.TempDir(), log: &tailBuffer{}}
+	s.flags = append([]string{"--lake-uri", store.URI("lakes"), "--s3-endpoint", store.Endpoint, "--s3-region", objstoretest.Region, "--s3-path-style"}, flags...)
+	s.env = []string{"AWS_ACCESS_KEY_ID=" + store.AccessKey, "AWS_SECRET_ACCESS_KEY=" + store.SecretKey}
+	s.begin(t)
+	return s
+}
+
+// begin launches the server for the time of the test.
+func (s *server) begin(t testing.TB) {
+	t.Helper()
 	require.NoError(t, s.launch())
 	t.Cleanup(func() {
 		s.showLog(t)
 		s.kill()
 	})
-	return s
 }
 
 func (s *server) showLog(t testing.TB) {

@@ -7,13 +7,26 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/millrace/millrace/objstore/objstoretest"
 )
 
 // The server is killed at each step of a round of tiering (F12), over a log table and a keyed one: whatever was
-// written before, and goes on being written, is in the lake once when it is back, and the hot rows never miss any.
+// written before, and goes on being written, is in the lake once when it is back, and the hot rows never miss any. So it
+// is in a folder and in S3.
 func TestKillTiering(t *testing.T) {
 	t.Parallel()
-	s := newServer(t)
+	t.Run("folder", func(t *testing.T) {
+		t.Parallel()
+		killTiering(t, newServer(t))
+	})
+	t.Run("S3", func(t *testing.T) {
+		t.Parallel()
+		killTiering(t, newServerOnS3(t, objstoretest.StartGateway(t)))
+	})
+}
+
+func killTiering(t *testing.T, s *server) {
 	db := newDB(t, s)
 	lake := obj{"properties": obj{"table.datalake.enabled": "true", "table.datalake.freshness": "2s"}}
 	log := create(t, s, db, "events", "n BIGINT, v STRING", "", 2, lake)
@@ -61,7 +74,8 @@ func TestKillTiering(t *testing.T) {
 	check("the start")
 	for _, step := range []string{"begun", "read", "written", "before-commit", "after-commit", "told"} {
 		s.kill()
-		s.env = []string{"MILLRACE_FAILPOINT=tier." + step + ":kill"}
+		env := s.env
+		s.env = append(slices.Clip(env), "MILLRACE_FAILPOINT=tier."+step+":kill")
 		s.restart(t)
 		write()
 		select {
@@ -70,7 +84,7 @@ func TestKillTiering(t *testing.T) {
 			t.Fatalf("no round came to step %s", step)
 		}
 		s.disconnect()
-		s.env = nil
+		s.env = env
 		s.restart(t)
 		check(step)
 	}
