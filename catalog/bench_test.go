@@ -52,7 +52,7 @@ func BenchmarkCreateDrop(b *testing.B) {
 				if err != nil {
 					b.Fatal(err)
 				}
-				if _, err := c.DropTable(b.Context(), t.Path, false); err != nil {
+				if _, err := c.DropTable(b.Context(), t.Path, false, false); err != nil {
 					b.Fatal(err)
 				}
 			}

@@ -222,7 +222,7 @@ func TestIDsAreNotReused(t *testing.T) {
 				t.Fatalf("round %d: table id %d again", round, table.ID)
 			}
 			seenTables[table.ID] = true
-			if dropped, err := tc.DropTable(t.Context(), table.Path, false); err != nil || dropped != table {
+			if dropped, err := tc.DropTable(t.Context(), table.Path, false, false); err != nil || dropped != table {
 				t.Fatalf("DropTable = %v, %v", dropped, err)
 			}
 		}
@@ -261,8 +261,8 @@ func TestRefusedChanges(t *testing.T) {
 		"get table of no database":   {errs.DatabaseNotFound, func() error { _, err := tc.Table(ctx, path("nope", "orders")); return err }},
 		"get no table by id":         {errs.TableNotFound, func() error { _, err := tc.TableByID(ctx, 7); return err }},
 		"schemas of no table":        {errs.TableNotFound, func() error { _, err := tc.Schemas(ctx, 7); return err }},
-		"drop no table":              {errs.TableNotFound, func() error { _, err := tc.DropTable(ctx, path("retail", "nope"), false); return err }},
-		"drop table of no database":  {errs.DatabaseNotFound, func() error { _, err := tc.DropTable(ctx, path("nope", "t"), true); return err }},
+		"drop no table":              {errs.TableNotFound, func() error { _, err := tc.DropTable(ctx, path("retail", "nope"), false, false); return err }},
+		"drop table of no database":  {errs.DatabaseNotFound, func() error { _, err := tc.DropTable(ctx, path("nope", "t"), true, false); return err }},
 		"list tables of no database": {errs.DatabaseNotFound, func() error { _, _, err := tc.Tables(ctx, "nope", 0, ""); return err }},
 		"bad limit":                  {errs.InvalidValue, func() error { _, _, err := tc.Databases(ctx, MaxPage+1, ""); return err }},
 		"negative limit":             {errs.InvalidValue, func() error { _, _, err := tc.Tables(ctx, "retail", -1, ""); return err }},
@@ -275,7 +275,7 @@ func TestRefusedChanges(t *testing.T) {
 	if table, created, err := tc.CreateTable(ctx, "retail", keyed("orders", 9), true); err != nil || created || table.Buckets != 1 {
 		t.Errorf("if_not_exists: %v, %v, %v; want the table as it is", table, created, err)
 	}
-	if dropped, err := tc.DropTable(ctx, path("retail", "nope"), true); err != nil || dropped != nil {
+	if dropped, err := tc.DropTable(ctx, path("retail", "nope"), true, false); err != nil || dropped != nil {
 		t.Errorf("if_exists: %v, %v", dropped, err)
 	}
 	if d := cmp.Diff(before, describe(t, tc.Catalog)); d != "" {
@@ -335,7 +335,7 @@ func TestPages(t *testing.T) {
 	}
 	got := read(3, func() {
 		// The last name of the first page goes, and one that sorts before it comes.
-		if _, err := tc.DropTable(t.Context(), millrace.TablePath{Database: "d", Table: "t20"}, false); err != nil {
+		if _, err := tc.DropTable(t.Context(), millrace.TablePath{Database: "d", Table: "t20"}, false, false); err != nil {
 			t.Fatal(err)
 		}
 		tc.mustCreate(t, "d", keyed("t15", 1))

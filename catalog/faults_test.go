@@ -56,7 +56,7 @@ func workload(c *Catalog) (acked map[string]bool, unsure string, err error) {
 		}
 		acked[name] = true
 		if i%2 == 1 {
-			if _, err := c.DropTable(ctx, millrace.TablePath{Database: "d", Table: name}, false); err != nil {
+			if _, err := c.DropTable(ctx, millrace.TablePath{Database: "d", Table: name}, false, false); err != nil {
 				delete(acked, name)
 				return acked, name, err
 			}

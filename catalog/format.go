@@ -26,8 +26,10 @@ const (
 	FeatureTables FeatureLevel = 2
 	// FeatureLake has tables that are in the lake, or were.
 	FeatureLake FeatureLevel = 3
+	// FeaturePurges had, or has, dropped tables whose lake tables are still to be removed.
+	FeaturePurges FeatureLevel = 4
 	// FeatureNewest is the highest level that this release can read.
-	FeatureNewest = FeatureLake
+	FeatureNewest = FeaturePurges
 )
 
 // Keys of the store. Numbers are padded, so that keys sort as numbers do.
@@ -38,6 +40,7 @@ const (
 	prefixDatabase  = "database/"
 	prefixIDs       = "ids/"
 	prefixPartition = "partition/"
+	prefixPurge     = "purge/"
 	prefixSchema    = "schema/"
 	prefixTable     = "table/"
 )
@@ -49,6 +52,8 @@ func idsKey(t millrace.TableID) string { return fmt.Sprintf("%s%010d", prefixIDs
 func partitionKey(t millrace.TableID, p millrace.PartitionID) string {
 	return fmt.Sprintf("%s%010d/%010d", prefixPartition, t, p)
 }
+
+func purgeKey(t millrace.TableID) string { return fmt.Sprintf("%s%010d", prefixPurge, t) }
 
 func tableKey(id millrace.TableID) string { return fmt.Sprintf("%s%010d", prefixTable, id) }
 
@@ -106,6 +111,12 @@ type (
 		Dropping      bool                    `json:"dropping,omitempty"`
 		ExpiredMicros int64                   `json:"expired_us,omitempty"` // when it became expired
 		Gone          bool                    `json:"gone,omitempty"`
+	}
+	purgeRecord struct {
+		TableID       millrace.TableID `json:"table_id"`
+		Database      string           `json:"database"`
+		Name          string           `json:"name"`
+		DroppedMicros int64            `json:"dropped_us"`
 	}
 	idsRecord struct {
 		TableID millrace.TableID `json:"table_id"`
@@ -177,6 +188,16 @@ func (r *partitionRecord) partition(t *millrace.Table) *millrace.Partition {
 		p.ExpiredAt = time.UnixMicro(r.ExpiredMicros).UTC()
 	}
 	return p
+}
+
+func recordOfPurge(p *millrace.Purge) purgeRecord {
+	return purgeRecord{TableID: p.Table, Database: p.Path.Database, Name: p.Path.Table, DroppedMicros: p.DroppedAt.UnixMicro()}
+}
+
+func (r *purgeRecord) purge() *millrace.Purge {
+	return &millrace.Purge{
+		Table: r.TableID, Path: millrace.TablePath{Database: r.Database, Table: r.Name}, DroppedAt: time.UnixMicro(r.DroppedMicros).UTC(),
+	}
 }
 
 func encodeRecord(r any) []byte {

@@ -30,7 +30,7 @@ func goldenFiles(version string) golden {
 }
 
 // newestGolden is the format that this release writes: value version and feature level.
-const newestGolden = "v1-level3"
+const newestGolden = "v1-level4"
 
 // The stores that releases left in testdata are opened by this one, with every key
 // and value as they were written.
@@ -38,7 +38,7 @@ func TestGoldenStores(t *testing.T) {
 	if *rewrite {
 		writeGolden(t, goldenFiles(newestGolden))
 	}
-	for _, version := range []string{"v1", "v1-level2", newestGolden} {
+	for _, version := range []string{"v1", "v1-level2", "v1-level3", newestGolden} {
 		g := goldenFiles(version)
 		c := openGolden(t, g)
 		got := dump(t, c)
@@ -92,14 +92,30 @@ func TestOldStoreGoesOn(t *testing.T) {
 
 // What the stores with tables in full hold is read back as what they were told.
 func TestGoldenTables(t *testing.T) {
-	for version, next := range map[string]millrace.PartitionID{"v1-level2": 4, newestGolden: 7} {
+	for version, next := range map[string]millrace.PartitionID{"v1-level2": 4, "v1-level3": 7, newestGolden: 7} {
 		t.Run(version, func(t *testing.T) { checkGoldenTables(t, openGolden(t, goldenFiles(version)), next) })
 	}
 }
 
-// What the store with lake tables holds is read back as what it was told.
-func TestGoldenLake(t *testing.T) {
+// What the store with lake tables that are to be removed holds is read back as what it
+// was told, and a release that does not know of them refuses it.
+func TestGoldenPurges(t *testing.T) {
 	c := openGolden(t, goldenFiles(newestGolden))
+	want := []*millrace.Purge{{Table: 8, Path: millrace.TablePath{Database: "retail", Table: "visits"}, DroppedAt: testTime}}
+	if d := cmp.Diff(want, c.Purges()); d != "" || c.FeatureLevel() != FeaturePurges {
+		t.Errorf("level %d (-want +got)\n%s", c.FeatureLevel(), d)
+	}
+}
+
+// What the stores with lake tables hold is read back as what they were told.
+func TestGoldenLake(t *testing.T) {
+	for version, level := range map[string]FeatureLevel{"v1-level3": FeatureLake, newestGolden: FeaturePurges} {
+		t.Run(version, func(t *testing.T) { checkGoldenLake(t, openGolden(t, goldenFiles(version)), level) })
+	}
+}
+
+func checkGoldenLake(t *testing.T, c *Catalog, level FeatureLevel) {
+	t.Helper()
 	table, err := c.Table(t.Context(), millrace.TablePath{Database: "retail", Table: "shipments"})
 	if err != nil {
 		t.Fatal(err)
@@ -107,7 +123,7 @@ func TestGoldenLake(t *testing.T) {
 	want := &millrace.LakeOptions{
 		Format: millrace.Iceberg, Freshness: time.Minute, Expire: true, TargetFileBytes: 64 << 20, SystemColumns: true, Deletes: millrace.RewriteFiles,
 	}
-	if d := cmp.Diff(want, table.Options.Lake); d != "" || c.FeatureLevel() != FeatureLake {
+	if d := cmp.Diff(want, table.Options.Lake); d != "" || c.FeatureLevel() != level {
 		t.Errorf("level %d (-want +got)\n%s", c.FeatureLevel(), d)
 	}
 	partitions, err := c.Partitions(t.Context(), table.ID)
@@ -203,7 +219,8 @@ func writeGolden(t *testing.T, g golden) {
 	tc.mustCreate(t, "retail", Spec{Name: "clicks", Columns: cols("url", "STRING")})
 	writeGoldenTables(t, tc)
 	writeGoldenLake(t, tc)
-	if _, err := tc.DropTable(t.Context(), millrace.TablePath{Database: "retail", Table: "dropped"}, false); err != nil {
+	writeGoldenPurges(t, tc)
+	if _, err := tc.DropTable(t.Context(), millrace.TablePath{Database: "retail", Table: "dropped"}, false, false); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := tc.DropDatabase(t.Context(), "gone", false); err != nil {
@@ -285,5 +302,20 @@ func writeGoldenLake(t *testing.T, tc *testCatalog) {
 		if err := change(); err != nil {
 			t.Fatal(err)
 		}
+	}
+}
+
+// writeGoldenPurges adds what came with feature level 4: of two lake tables that are to be
+// removed, one is.
+func writeGoldenPurges(t *testing.T, tc *testCatalog) {
+	t.Helper()
+	for _, name := range []string{"returns", "visits"} {
+		table := tc.mustCreate(t, "retail", inLake(name))
+		if _, err := tc.DropTable(t.Context(), table.Path, false, true); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := tc.Purged(t.Context(), tc.Purges()[0].Table); err != nil {
+		t.Fatal(err)
 	}
 }

@@ -38,7 +38,7 @@ func TestReserveIDs(t *testing.T) {
 	if _, err := tc.ReserveIDs(t.Context(), 99, 1); !errs.Is(err, errs.TableNotFound) {
 		t.Error(err)
 	}
-	if _, err := tc.DropTable(t.Context(), table.Path, false); err != nil {
+	if _, err := tc.DropTable(t.Context(), table.Path, false, false); err != nil {
 		t.Fatal(err)
 	}
 	tc.reopen(t)

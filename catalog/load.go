@@ -32,7 +32,7 @@ func loadSnapshot(entries []Entry) (*snapshot, error) {
 		schemas:    map[millrace.TableID][]*millrace.Schema{},
 		partitions: map[millrace.TableID][]partitionRecord{},
 	}
-	// In key order: databases, head, ids, partitions, schemas, signing, tables; tables
+	// In key order: databases, head, ids, partitions, purges, schemas, signing, tables; tables
 	// gather what came before them.
 	for _, e := range entries {
 		if err := l.load(e); err != nil {
@@ -63,6 +63,11 @@ func (l *loader) finish() error {
 			return corrupt("there are ids of table %d, which has no auto-increment column", id)
 		}
 	}
+	for _, p := range s.purges {
+		if s.tables[p.Table] != nil {
+			return corrupt("the lake table of table %d is to be removed, and the table exists", p.Table)
+		}
+	}
 	for id := range l.databases {
 		if id >= s.head.NextDatabase {
 			return corrupt("database %d has an id that has not been given yet", id)
@@ -89,6 +94,8 @@ func (l *loader) load(e Entry) error {
 		return l.ids(e)
 	case strings.HasPrefix(e.Key, prefixPartition):
 		return l.partition(e)
+	case strings.HasPrefix(e.Key, prefixPurge):
+		return l.purge(e)
 	case strings.HasPrefix(e.Key, prefixSchema):
 		return l.schema(e)
 	case strings.HasPrefix(e.Key, prefixTable):
@@ -170,6 +177,18 @@ func (l *loader) partition(e Entry) error {
 	}
 	l.partitions[r.TableID] = append(l.partitions[r.TableID], r)
 	return l.checkShards(r.Shards, fmt.Sprintf("partition %d", r.ID))
+}
+
+func (l *loader) purge(e Entry) error {
+	var r purgeRecord
+	if err := decodeRecord(e, &r); err != nil {
+		return err
+	}
+	if purgeKey(r.TableID) != e.Key || r.TableID == 0 || r.TableID >= l.snapshot.head.NextTable {
+		return corrupt("key %q holds the purge of table %d", e.Key, r.TableID)
+	}
+	l.snapshot.purges = append(l.snapshot.purges, r.purge())
+	return nil
 }
 
 // checkShards checks that the shards of buckets exist.

@@ -24,7 +24,7 @@ func TestLoadMismatch(t *testing.T) {
 		{"head", "", "", `"head" is missing`},
 		{"head", `"shards":4`, `"shards":0`, "0 shards"},
 		{"head", `"shards":4`, `"shards":2`, "of 2"},
-		{"head", `"next_table":7`, `"next_table":6`, "table 6"},
+		{"head", `"next_table":9`, `"next_table":6`, "table 8"},
 		{"head", `"next_database":3`, `"next_database":1`, "database 1"},
 		{"head", `"next_partition":7`, `"next_partition":6`, "partition 6"},
 		{"ids/0000000004", `"next":101`, `"next":0`, "ids/0000000004"},

@@ -134,7 +134,7 @@ func TestModel(t *testing.T) {
 			"drop table": func(t *rapid.T) {
 				path := millrace.TablePath{Database: name.Draw(t, "db"), Table: name.Draw(t, "table")}
 				_, want := m.find(path)
-				_, err := m.c.DropTable(ctx, path, false)
+				_, err := m.c.DropTable(ctx, path, false, false)
 				m.wantCode(err, want)
 				if err == nil {
 					delete(m.dbs[path.Database], path.Table)

@@ -89,7 +89,7 @@ func TestPartitions(t *testing.T) {
 	if got := tc.mustEnsure(t, table, "2026-08-26", "10"); got.ID != 3 {
 		t.Errorf("%+v", got)
 	}
-	if _, err := tc.DropTable(t.Context(), table.Path, false); err != nil {
+	if _, err := tc.DropTable(t.Context(), table.Path, false, false); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := tc.Partitions(t.Context(), table.ID); !errs.Is(err, errs.TableNotFound) {
@@ -278,7 +278,7 @@ func TestSnapshotsStay(t *testing.T) {
 			return err
 		},
 		func() error { return tc.ExpirePartitions(t.Context(), table.ID, testTime) },
-		func() error { _, err := tc.DropTable(t.Context(), other.Path, false); return err },
+		func() error { _, err := tc.DropTable(t.Context(), other.Path, false, false); return err },
 		func() error { _, err := tc.DropDatabase(t.Context(), "d", true); return err },
 	} {
 		old := &Catalog{}

@@ -23,6 +23,8 @@ type snapshot struct {
 	partitions map[millrace.TableID]*partitions // of partitioned tables that have some
 	nextIDs    map[millrace.TableID]int64       // the next auto-increment ids, of tables that have given some
 
+	purges []*millrace.Purge // by number
+
 	signing signingRecord
 }
 

@@ -160,8 +160,9 @@ func (c *Catalog) Schemas(_ context.Context, id millrace.TableID) ([]*millrace.S
 }
 
 // DropTable removes a table and returns it, for its data to be dropped. With
-// ifExists, nil is returned for one that does not exist.
-func (c *Catalog) DropTable(ctx context.Context, path millrace.TablePath, ifExists bool) (*millrace.Table, error) {
+// ifExists, nil is returned for one that does not exist. With purge, the lake table of one
+// that has one is among Purges from then on, until Purged.
+func (c *Catalog) DropTable(ctx context.Context, path millrace.TablePath, ifExists, purge bool) (*millrace.Table, error) {
 	var dropped *millrace.Table
 	err := c.commit(ctx, func(s *snapshot) ([]Write, error) {
 		t, err := s.table(path)
@@ -170,6 +171,13 @@ func (c *Catalog) DropTable(ctx context.Context, path millrace.TablePath, ifExis
 		}
 		dropped = t.Table
 		writes := s.deletes(t)
+		if purge && t.Options.Lake != nil {
+			w, err := c.addPurge(s, t.Table)
+			if err != nil {
+				return nil, err
+			}
+			writes = append(writes, w...)
+		}
 		s.removeTable(t)
 		return writes, nil
 	})

@@ -213,7 +213,7 @@ func (f *fixture) drop(t *millrace.Table) {
 	f.cat.mu.Lock()
 	delete(f.cat.tables, t.Path)
 	f.cat.mu.Unlock()
-	require.NoError(f.t, f.router.DropTable(context.Background(), t, false))
+	require.NoError(f.t, f.router.DropTable(context.Background(), t))
 }
 
 type lockedBuffer struct {

@@ -26,8 +26,9 @@ type Format interface {
 	// metadata is lost or damaged, InvalidValue when the location holds something that
 	// is not ours.
 	Open(ctx context.Context, t *millrace.Table) (Table, error)
-	// Purge removes all files of a table's lake table, whatever state it is in.
-	Purge(ctx context.Context, t *millrace.Table) error
+	// Purge removes all files of the lake table of a table that had a number and a path,
+	// whatever state it is in. Nothing of another table goes, also of one with that path.
+	Purge(ctx context.Context, id millrace.TableID, path millrace.TablePath) error
 }
 
 // Table is the lake table of one table.

@@ -54,5 +54,11 @@ type Status struct {
 	Tiered int64
 }
 
+// Purging is a dropped table whose lake table is being removed.
+type Purging struct {
+	millrace.Purge
+	Failure *Failure // of the last try; nil: it was not made yet, or is the first
+}
+
 // MaxStatusOffsets bounds Status.Offsets.
 const MaxStatusOffsets = 10_000

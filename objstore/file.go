@@ -193,8 +193,11 @@ func (s *fileStore) list(ctx context.Context, folder, prefix string, give func(I
 	}
 	names, err := s.fs.List(s.path(folder))
 	if err != nil {
-		if oserror.IsNotExist(err) || errors.Is(err, syscall.ENOTDIR) {
+		switch {
+		case oserror.IsNotExist(err), errors.Is(err, syscall.ENOTDIR) && s.isFolder():
 			return nil
+		case errors.Is(err, syscall.ENOTDIR):
+			return errs.New(errs.Unavailable, "%s is no folder", s.URI())
 		}
 		return s.fail(opList, folder, err)
 	}
@@ -230,6 +233,13 @@ func (s *fileStore) list(ctx context.Context, folder, prefix string, give func(I
 		}
 	}
 	return nil
+}
+
+// isFolder says whether the store's own place is a folder: what stands there else is no
+// store without objects.
+func (s *fileStore) isFolder() bool {
+	info, err := s.fs.Stat(s.path(""))
+	return err == nil && info.IsDir()
 }
 
 // Remove is part of Store. Folders stay: they are few, and a writer may be about to use one.

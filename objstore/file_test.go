@@ -159,3 +159,19 @@ func TestFolderCreateByProcesses(t *testing.T) {
 		require.Equal(t, 1, n, k)
 	}
 }
+
+// A file in the place of a store is no store without objects, a place that was not made
+// yet is.
+func TestFileInPlaceOfFolder(t *testing.T) {
+	dir := t.TempDir() + "/lake"
+	s := openFolder(t, dir)
+	list := func() error {
+		return s.List(t.Context(), "a/b/", func(i objstore.Info) error { return fmt.Errorf("listed %s", i.Key) })
+	}
+	require.NoError(t, list())
+	require.NoError(t, os.WriteFile(dir, nil, 0o600))
+	require.True(t, errs.Is(list(), errs.Unavailable), "%v", list())
+	require.NoError(t, os.Remove(dir))
+	require.NoError(t, s.Put(t.Context(), "a", nil))
+	require.NoError(t, list())
+}

@@ -532,6 +532,9 @@ type Cluster struct {
 	Mode    ClusterMode `json:"mode"`
 	Workers []Worker    `json:"workers"`
 	Shards  []Shard     `json:"shards"`
+
+	// LakePurges Tables dropped with `purge` whose lake tables are still to be removed, which is tried until it succeeds; at most 1,000 are shown.
+	LakePurges []LakePurge `json:"lake_purges,omitempty"`
 }
 
 // ClusterMode `single`: one node with a file log.
@@ -703,12 +706,24 @@ type Info struct {
 // Int64Format How 64-bit integers are written.
 type Int64Format string
 
-// LakeError Why the lake does not take rows.
+// LakeError Why the lake does not take rows, or does not let go of a table.
 type LakeError struct {
 	// Code Stable name of a kind of error; see [/docs/errors](/docs/errors).
 	Code   ErrorCode `json:"code"`
 	Detail string    `json:"detail"`
 	Since  time.Time `json:"since"`
+}
+
+// LakePurge A lake table that is being removed; `error` says why the last try failed.
+type LakePurge struct {
+	TableID int64 `json:"table_id"`
+
+	// Table The name that it had; another table may have it by now.
+	Table     string    `json:"table"`
+	DroppedAt time.Time `json:"dropped_at"`
+
+	// Error Why the lake does not take rows, or does not let go of a table.
+	Error *LakeError `json:"error,omitempty"`
 }
 
 // LakeStatus Examples: {"committed_at":"2026-11-29T10:00:00Z","enabled":true,"format":"iceberg","lag_ms":41000,"location":"file:///srv/millrace/lake/5f1c/9","offsets":{"0":120000},"pending_rows":350,"round":12,"skipped_rows":0,"snapshot_id":"4871360235712044617","state":"ok","table_id":9,"totals":{"bytes":4821733,"data_files":3,"delete_files":0,"deleted_rows":0,"rows":120000}}
@@ -725,7 +740,7 @@ type LakeStatus struct {
 	// State `empty`: nothing was committed yet. `failing`: `error` says why; it is tried again, and nothing leaves the log meanwhile.
 	State LakeStatusState `json:"state"`
 
-	// Error Why the lake does not take rows.
+	// Error Why the lake does not take rows, or does not let go of a table.
 	Error *LakeError `json:"error,omitempty"`
 
 	// SnapshotID The last committed snapshot; absent before the first round, like `round` and `committed_at`.

@@ -143,6 +143,7 @@ func (h *Handler) GetCluster(w http.ResponseWriter, _ *http.Request) {
 		}
 		out.Shards = append(out.Shards, sh)
 	}
+	out.LakePurges = h.purgesAnswer()
 	out.Workers = []openapi.Worker{{ID: h.o.Owner, Version: h.o.Version, State: state, Shards: len(out.Shards)}}
 	h.answer(w, http.StatusOK, out)
 }

@@ -33,7 +33,7 @@ type Catalog interface {
 	Tables(ctx context.Context, db string, limit int, token string) ([]*millrace.Table, string, error)
 	Schemas(ctx context.Context, id millrace.TableID) ([]*millrace.Schema, error)
 	AlterTable(ctx context.Context, path millrace.TablePath, steps []catalog.AlterStep, ifVersion *int64) (*millrace.Table, error)
-	DropTable(ctx context.Context, path millrace.TablePath, ifExists bool) (*millrace.Table, error)
+	DropTable(ctx context.Context, path millrace.TablePath, ifExists, purge bool) (*millrace.Table, error)
 	Partitions(ctx context.Context, table millrace.TableID) ([]*millrace.Partition, error)
 	Partition(ctx context.Context, table millrace.TableID, name string) (*millrace.Partition, error)
 	EnsurePartition(ctx context.Context, table millrace.TableID, values []string) (p *millrace.Partition, created bool, err error)

@@ -17,6 +17,30 @@ type Lake interface {
 	Status(ctx context.Context, t *millrace.Table) (lake.Status, error)
 	// Tier takes a table to the lake now, and says how far it is then.
 	Tier(ctx context.Context, t *millrace.Table) (lake.Status, error)
+	// Purges are the dropped tables whose lake tables are still to be removed.
+	Purges() []lake.Purging
+}
+
+// maxShownPurges bounds what an answer lists.
+const maxShownPurges = 1000
+
+// purgesAnswer are the lake tables that are to be removed.
+func (h *Handler) purgesAnswer() (out []openapi.LakePurge) {
+	if h.o.Lake == nil {
+		return nil
+	}
+	all := h.o.Lake.Purges()
+	for _, p := range all[:min(len(all), maxShownPurges)] {
+		out = append(out, openapi.LakePurge{TableID: int64(p.Table), Table: p.Path.String(), DroppedAt: p.DroppedAt, Error: failureAnswer(p.Failure)})
+	}
+	return out
+}
+
+func failureAnswer(f *lake.Failure) *openapi.LakeError {
+	if f == nil {
+		return nil
+	}
+	return &openapi.LakeError{Code: f.Code, Detail: f.Detail, Since: f.Since}
 }
 
 // GetLake answers get_lake.
@@ -77,9 +101,7 @@ func lakeAnswer(s *lake.Status) openapi.LakeStatus {
 	if s.Snapshot != 0 {
 		out.SnapshotID = strconv.FormatInt(s.Snapshot, 10)
 	}
-	if s.Failure != nil {
-		out.Error = &openapi.LakeError{Code: s.Failure.Code, Detail: s.Failure.Detail, Since: s.Failure.Since}
-	}
+	out.Error = failureAnswer(s.Failure)
 	for k, o := range s.Offsets {
 		out.Offsets[k] = int64(o)
 	}

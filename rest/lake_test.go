@@ -17,12 +17,14 @@ import (
 	"github.com/millrace/millrace/catalog"
 	"github.com/millrace/millrace/errs"
 	"github.com/millrace/millrace/lake"
+	"github.com/millrace/millrace/openapi"
 	"github.com/millrace/millrace/router"
 )
 
 // saidLake answers what it is given.
 type saidLake struct {
 	status lake.Status
+	purges []lake.Purging
 	err    error
 }
 
@@ -30,6 +32,8 @@ func (l *saidLake) Status(_ context.Context, t *millrace.Table) (lake.Status, er
 	l.status.Table = t.ID
 	return l.status, l.err
 }
+
+func (l *saidLake) Purges() []lake.Purging { return l.purges }
 
 func (l *saidLake) Tier(ctx context.Context, t *millrace.Table) (lake.Status, error) {
 	l.status.Tiered = 0
@@ -111,4 +115,31 @@ func TestLake(t *testing.T) {
 	require.Equal(t, "s3://b/p", info["lake_location"])
 	o.Lake = nil
 	refused(503, errs.Unavailable, "role tier", http.MethodGet, path)
+}
+
+// What is still to be removed from the lake is told with the cluster, the first of them.
+func TestLakePurges(t *testing.T) {
+	ctx, quiet := context.Background(), slog.New(slog.DiscardHandler)
+	cat, err := catalog.Open(ctx, catalog.Options{Dir: "catalog", FS: vfs.NewMem(), Clock: time.Now, Logger: quiet})
+	require.NoError(t, err)
+	defer func() { require.NoError(t, cat.Close()) }()
+	lk := &saidLake{}
+	h := New(Options{Catalog: cat, Router: router.New(router.Options{Catalog: cat, Logger: quiet, Registerer: prometheus.NewRegistry()}), Lake: lk, Logger: quiet})
+	ask := func() (out openapi.Cluster) {
+		w := httptest.NewRecorder()
+		h.GetCluster(w, httptest.NewRequestWithContext(ctx, http.MethodGet, "/v1/cluster", nil))
+		require.Equal(t, http.StatusOK, w.Code, w.Body)
+		require.NoError(t, json.Unmarshal(w.Body.Bytes(), &out))
+		return out
+	}
+	require.Empty(t, ask().LakePurges)
+	at := time.Date(2026, 11, 29, 10, 0, 0, 0, time.UTC)
+	for i := range 1200 {
+		lk.purges = append(lk.purges, lake.Purging{Purge: millrace.Purge{Table: millrace.TableID(i + 7), Path: millrace.TablePath{Database: "d", Table: "t"}, DroppedAt: at}})
+	}
+	lk.purges[0].Failure = &lake.Failure{Code: errs.Unavailable, Detail: "away", Since: at}
+	got := ask().LakePurges
+	require.Len(t, got, 1000)
+	require.Equal(t, openapi.LakePurge{TableID: 7, Table: "d.t", DroppedAt: at, Error: &openapi.LakeError{Code: errs.Unavailable, Detail: "away", Since: at}}, got[0])
+	require.Nil(t, got[1].Error)
 }

@@ -141,7 +141,7 @@ func (h *Handler) DropDatabase(w http.ResponseWriter, r *http.Request, database 
 		err = nil
 	}
 	for _, t := range dropped {
-		err = errors.Join(err, h.o.Router.DropTable(r.Context(), t, false))
+		err = errors.Join(err, h.o.Router.DropTable(r.Context(), t))
 	}
 	if err != nil {
 		h.problem(w, r, err)
@@ -257,10 +257,10 @@ func (h *Handler) DropTable(w http.ResponseWriter, r *http.Request, database ope
 	err := checkQuery(r.URL.Query(), "purge", "if_exists")
 	var t *millrace.Table
 	if err == nil {
-		t, err = h.o.Catalog.DropTable(r.Context(), millrace.TablePath{Database: database, Table: table}, p.IfExists != nil && *p.IfExists)
+		t, err = h.o.Catalog.DropTable(r.Context(), millrace.TablePath{Database: database, Table: table}, p.IfExists != nil && *p.IfExists, p.Purge != nil && *p.Purge)
 	}
 	if err == nil && t != nil {
-		err = h.o.Router.DropTable(r.Context(), t, p.Purge != nil && *p.Purge)
+		err = h.o.Router.DropTable(r.Context(), t)
 	}
 	if err != nil {
 		h.problem(w, r, err)

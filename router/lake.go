@@ -18,7 +18,7 @@ type Lake interface {
 	TakeOver(ctx context.Context, t *millrace.Table, p *millrace.Partition) error
 	// DropPartition removes the rows of a partition from the lake.
 	DropPartition(ctx context.Context, t *millrace.Table, p *millrace.Partition) error
-	// DropTable ends tiering of a table that the catalog has let go of; with purge its
-	// lake files go too.
-	DropTable(ctx context.Context, t *millrace.Table, purge bool) error
+	// DropTable ends tiering of a table that the catalog has let go of, and begins to
+	// remove its lake table when the catalog says that it is to be removed.
+	DropTable(ctx context.Context, t *millrace.Table) error
 }

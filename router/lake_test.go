@@ -82,12 +82,7 @@ func (l *lakeside) DropPartition(ctx context.Context, t *millrace.Table, p *mill
 	return err
 }
 
-func (l *lakeside) DropTable(ctx context.Context, t *millrace.Table, purge bool) error {
-	if purge {
-		return l.f.Purge(ctx, t)
-	}
-	return nil
-}
+func (*lakeside) DropTable(context.Context, *millrace.Table) error { return nil }
 
 // tier commits a round of all buckets of some partitions; none: of the table.
 func (l *lakeside) tier(t *millrace.Table, ps ...*millrace.Partition) {

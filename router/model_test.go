@@ -145,7 +145,7 @@ func (m *modelTest) renew(tbl *storagetest.Modelled) {
 		return
 	}
 	delete(m.cat.tables, tbl.Path)
-	require.NoError(m.t, m.r.DropTable(context.Background(), tbl.Table.Table, false))
+	require.NoError(m.t, m.r.DropTable(context.Background(), tbl.Table.Table))
 	m.Tables = slices.DeleteFunc(m.Tables, func(o *storagetest.Modelled) bool { return o == tbl })
 	m.create(tbl.Keyed)
 	*tbl = *m.Tables[len(m.Tables)-1]

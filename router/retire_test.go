@@ -60,8 +60,8 @@ func (l *notedLake) DropPartition(ctx context.Context, t *millrace.Table, p *mil
 	return err
 }
 
-func (l *notedLake) DropTable(_ context.Context, t *millrace.Table, purge bool) error {
-	return l.call(fmt.Sprintf("drop %s, purge %t", t.Path, purge), t, nil)
+func (l *notedLake) DropTable(_ context.Context, t *millrace.Table) error {
+	return l.call(fmt.Sprintf("drop %s", t.Path), t, nil)
 }
 
 // noted gives what was asked since the last time.
@@ -329,18 +329,17 @@ func TestDropWhileTakenOver(t *testing.T) {
 	require.NotContains(t, f.names(tbl), "t=20260730")
 }
 
-// The lake is told of the drop of a table that is in it, and whether its files go.
+// The lake is told of the drop of a table that is in it.
 func TestDropTableOfTheLake(t *testing.T) {
 	f, l, tbl := newLaked(t)
 	plain := f.days(1)
-	require.NoError(t, f.r.DropTable(t.Context(), plain, true))
+	require.NoError(t, f.r.DropTable(t.Context(), plain))
 	require.Empty(t, l.noted())
-	require.NoError(t, f.r.DropTable(t.Context(), tbl, false))
-	require.NoError(t, f.r.DropTable(t.Context(), tbl, true))
-	require.Equal(t, []string{"drop d.t, purge false", "drop d.t, purge true"}, l.noted())
+	require.NoError(t, f.r.DropTable(t.Context(), tbl))
+	require.Equal(t, []string{"drop d.t"}, l.noted())
 	l.fails(errs.New(errs.Unavailable, "the lake is away"))
-	f.refused(errs.Unavailable, f.r.DropTable(t.Context(), tbl, true))
+	f.refused(errs.Unavailable, f.r.DropTable(t.Context(), tbl))
 	f.lake = nil
 	f.crash()
-	f.refused(errs.Unavailable, f.r.DropTable(t.Context(), tbl, true))
+	require.NoError(t, f.r.DropTable(t.Context(), tbl), "there is nobody to tell")
 }

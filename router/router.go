@@ -107,23 +107,19 @@ func (r *Router) Table(ctx context.Context, path string, id *millrace.TableID) (
 	return t, nil
 }
 
-// DropTable removes a table's data from the shards, and with purge from the lake; without
-// it the lake's files stay. The catalog has let go of the table before; so every shard is
+// DropTable removes a table's data from the shards, and from the lake when the catalog says
+// that it is to be purged. The catalog has let go of the table before; so every shard is
 // asked, also when one has no room for the record.
-func (r *Router) DropTable(ctx context.Context, t *millrace.Table, purge bool) error {
+func (r *Router) DropTable(ctx context.Context, t *millrace.Table) error {
 	r.numbers.blocks.Delete(t.ID)
 	var err error
 	for _, sh := range r.o.Shards {
 		err = errors.Join(err, sh.DropTable(ctx, t.ID))
 	}
-	if t.Options.Lake == nil {
+	if t.Options.Lake == nil || r.o.Lake == nil {
 		return err
 	}
-	lk, lerr := r.tiering()
-	if lerr == nil {
-		lerr = lk.DropTable(ctx, t, purge)
-	}
-	return errors.Join(err, lerr)
+	return errors.Join(err, r.o.Lake.DropTable(ctx, t))
 }
 
 func errAttr(err error) slog.Attr { return slog.Any("err", err) }

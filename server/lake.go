@@ -57,8 +57,8 @@ type noLake struct{ why error }
 // Open implements lake.Format.
 func (l noLake) Open(context.Context, *millrace.Table) (lake.Table, error) { return nil, l.why }
 
-// Purge implements lake.Format: there is nothing.
-func (noLake) Purge(context.Context, *millrace.Table) error { return nil }
+// Purge implements lake.Format: it waits for the lake that the table may have been in.
+func (l noLake) Purge(context.Context, millrace.TableID, millrace.TablePath) error { return l.why }
 
 // Metadata implements icebergrest.Lake.
 func (l noLake) Metadata(context.Context, *millrace.Table) (string, []byte, error) {

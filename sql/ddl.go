@@ -44,7 +44,7 @@ func (c *call) dropDatabase(ctx context.Context, st *dropDatabase) (*Result, err
 		return done(), nil
 	}
 	for _, t := range dropped {
-		err = errors.Join(err, c.o.Router.DropTable(ctx, t, false))
+		err = errors.Join(err, c.o.Router.DropTable(ctx, t))
 	}
 	return done(), err
 }
@@ -63,9 +63,9 @@ func (c *call) dropTable(ctx context.Context, st *dropTable) (*Result, error) {
 	if err != nil {
 		return nil, err
 	}
-	t, err := c.o.Catalog.DropTable(ctx, path, st.ifExists)
+	t, err := c.o.Catalog.DropTable(ctx, path, st.ifExists, false)
 	if err == nil && t != nil {
-		err = c.o.Router.DropTable(ctx, t, false)
+		err = c.o.Router.DropTable(ctx, t)
 	}
 	return done(), err
 }

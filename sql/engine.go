@@ -20,7 +20,7 @@ type Catalog interface {
 	DropDatabase(ctx context.Context, name string, cascade bool) ([]*millrace.Table, error)
 	CreateTable(ctx context.Context, db string, spec catalog.Spec, ifNotExists bool) (*millrace.Table, bool, error)
 	Tables(ctx context.Context, db string, limit int, token string) ([]*millrace.Table, string, error)
-	DropTable(ctx context.Context, path millrace.TablePath, ifExists bool) (*millrace.Table, error)
+	DropTable(ctx context.Context, path millrace.TablePath, ifExists, purge bool) (*millrace.Table, error)
 	AlterTable(ctx context.Context, path millrace.TablePath, steps []catalog.AlterStep, ifVersion *int64) (*millrace.Table, error)
 	Partitions(ctx context.Context, table millrace.TableID) ([]*millrace.Partition, error)
 	EnsurePartition(ctx context.Context, table millrace.TableID, values []string) (p *millrace.Partition, created bool, err error)
@@ -35,7 +35,7 @@ type Router interface {
 	Lookup(ctx context.Context, t *millrace.Table, keys arrow.RecordBatch, cols []millrace.Column) (*router.LookupResult, error)
 	Write(ctx context.Context, req *router.WriteRequest) (*router.WriteResult, error)
 	BeginKey(t *millrace.Table, principal, key string) (end func(), err error)
-	DropTable(ctx context.Context, t *millrace.Table, purge bool) error
+	DropTable(ctx context.Context, t *millrace.Table) error
 	DropPartition(ctx context.Context, t *millrace.Table, name string) error
 	// AlteredTable is told of a table that was altered.
 	AlteredTable(t *millrace.Table)

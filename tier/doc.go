@@ -29,7 +29,10 @@
 //	T5  Memory is bounded: one open file of a round, one bucket's changes up to
 //	    Options.FoldBytes, and as many rounds as Options.Concurrency says, twice
 //	    (those that are due, and those that are asked for).
-//	T6  A table of which everything is in the lake makes no request of the lake.
+//	T6  The lake table of a table that was dropped with purge is gone when the catalog
+//	    forgets the purge: by then nobody who began before the drop writes to it, and who
+//	    comes later makes none. Tries are bounded in number and time, and further apart.
+//	T7  A table of which everything is in the lake makes no request of the lake.
 //
 // Concurrency: a Manager may be used by any number of goroutines. Lock order:
 // table.busy, then table.mu; Manager.mu is held alone.

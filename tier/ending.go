@@ -97,23 +97,26 @@ func (t *table) clear(ctx context.Context, desc *millrace.Table, p *millrace.Par
 	return nil
 }
 
-// DropTable ends tiering of a table that the catalog has let go of; with purge its lake
-// files go too.
-func (m *Manager) DropTable(ctx context.Context, desc *millrace.Table, purge bool) error {
+// DropTable ends tiering of a table that the catalog has let go of; a lake table
+// that the catalog says is to be removed is gone when it answers, unless that takes long or
+// fails: then it is gone on with, also after a restart (Purges).
+func (m *Manager) DropTable(ctx context.Context, desc *millrace.Table) error {
 	if desc.Options.Lake == nil {
 		return nil
 	}
-	if t := m.forget(desc.ID); t != nil {
-		// What is under way is over when busy can be had.
-		select {
-		case t.busy <- struct{}{}:
-			<-t.busy
-		case <-ctx.Done():
-			return ctx.Err()
+	for _, p := range m.o.Catalog.Purges() {
+		if p.Table != desc.ID {
+			continue
 		}
-	}
-	if !purge {
+		limited, cancel := context.WithTimeout(ctx, purgeWait)
+		defer cancel()
+		if done := m.purge(p, m.o.Clock.Now()); done != nil {
+			select {
+			case <-done:
+			case <-limited.Done():
+			}
+		}
 		return nil
 	}
-	return m.o.Format.Purge(ctx, desc)
+	return m.quiet(ctx, desc.ID)
 }

@@ -70,6 +70,18 @@ func (t *table) open(ctx context.Context, desc *millrace.Table) (lake.Table, err
 	if lt != nil {
 		return lt, nil
 	}
+	select {
+	case t.opening <- struct{}{}:
+		defer func() { <-t.opening }()
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+	t.mu.Lock()
+	lt = t.lt
+	t.mu.Unlock()
+	if lt != nil {
+		return lt, nil
+	}
 	// Opening makes what is not there: it must not bring back what was purged.
 	if err := t.stays(ctx); err != nil {
 		return nil, err

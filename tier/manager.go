@@ -25,6 +25,9 @@ type Catalog interface {
 	Partitions(ctx context.Context, table millrace.TableID) ([]*millrace.Partition, error)
 	// PartitionByID finds a partition by number; errs.PartitionNotFound.
 	PartitionByID(ctx context.Context, table millrace.TableID, id millrace.PartitionID) (*millrace.Partition, error)
+	// Purges are the dropped tables whose lake tables are to be removed; Purged forgets one.
+	Purges() []*millrace.Purge
+	Purged(ctx context.Context, table millrace.TableID) error
 }
 
 // Source is where rows come from: the router.
@@ -93,7 +96,7 @@ func (o *Options) ensureDefaults() {
 	}
 }
 
-// Step is a moment of a round.
+// Step is a moment of a round, or of the removal of a dropped table's lake table.
 type Step string
 
 // The steps, in order.
@@ -104,10 +107,12 @@ const (
 	StepBeforeCommit Step = "before-commit" // all is written, nothing committed
 	StepAfterCommit  Step = "after-commit"  // committed, nobody knows of it
 	StepTold         Step = "told"          // the shards know of it
+	StepPurge        Step = "purge"         // the table is dropped, its lake table there
+	StepPurged       Step = "purged"        // that is gone, the catalog does not know
 )
 
 // Steps are all steps, in order.
-var Steps = []Step{StepBegun, StepRead, StepWritten, StepBeforeCommit, StepAfterCommit, StepTold}
+var Steps = []Step{StepBegun, StepRead, StepWritten, StepBeforeCommit, StepAfterCommit, StepTold, StepPurge, StepPurged}
 
 // Manager tiers the tables of a catalog. See the package comment.
 type Manager struct {
@@ -123,9 +128,13 @@ type Manager struct {
 	asked chan struct{} // and because it was asked for
 	looks chan struct{} // for each table of which the lake is asked where it is
 
-	mu     sync.Mutex
-	tables map[millrace.TableID]*table
-	closed bool
+	removals chan struct{} // for each lake table that is being removed
+
+	mu      sync.Mutex
+	tables  map[millrace.TableID]*table
+	leaving map[millrace.TableID]*table // that were forgotten, and may be at something yet
+	purges  map[millrace.TableID]*purging
+	closed  bool
 }
 
 var _ router.Lake = (*Manager)(nil)
@@ -134,8 +143,9 @@ var _ router.Lake = (*Manager)(nil)
 func New(o Options) *Manager {
 	o.ensureDefaults()
 	m := &Manager{
-		o: o, tables: map[millrace.TableID]*table{}, due: make(chan struct{}, o.Concurrency), asked: make(chan struct{}, o.Concurrency),
-		looks: make(chan struct{}, maxLooks),
+		o: o, tables: map[millrace.TableID]*table{}, leaving: map[millrace.TableID]*table{}, purges: map[millrace.TableID]*purging{},
+		due: make(chan struct{}, o.Concurrency), asked: make(chan struct{}, o.Concurrency),
+		looks: make(chan struct{}, maxLooks), removals: make(chan struct{}, maxPurging),
 	}
 	m.pacer.clock = o.Clock
 	m.life, m.end = context.WithCancel(context.Background())
@@ -187,7 +197,7 @@ func (m *Manager) table(id millrace.TableID) *table {
 	defer m.mu.Unlock()
 	t := m.tables[id]
 	if t == nil {
-		t = &table{m: m, id: id, busy: make(chan struct{}, 1)}
+		t = &table{m: m, id: id, busy: make(chan struct{}, 1), opening: make(chan struct{}, 1)}
 		m.tables[id] = t
 	}
 	return t
@@ -206,15 +216,29 @@ func (m *Manager) all() []*table {
 
 // forget ends a table that the catalog has let go of: what is under way of it does not
 // commit.
-func (m *Manager) forget(id millrace.TableID) *table {
+func (m *Manager) forget(id millrace.TableID) {
 	m.mu.Lock()
 	t := m.tables[id]
 	delete(m.tables, id)
+	// Who comes after the first finds that the table is gone, and begins nothing.
+	if t != nil && m.leaving[id] == nil {
+		m.leaving[id] = t
+	}
 	m.mu.Unlock()
 	if t != nil {
 		t.interrupt(errGone)
 	}
-	return t
+}
+
+// forgetLeft lets go of tables that were forgotten and are at nothing any more.
+func (m *Manager) forgetLeft() {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for id, t := range m.leaving {
+		if len(t.busy) == 0 && len(t.opening) == 0 {
+			delete(m.leaving, id)
+		}
+	}
 }
 
 func (m *Manager) step(s Step) error {

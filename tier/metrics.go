@@ -13,6 +13,7 @@ type metrics struct {
 	rows, deleted, files, bytes     prometheus.Counter
 	maintained, maintenanceFailures prometheus.Counter
 	merged, expired, removed        prometheus.Counter
+	purges, purgeFailures           prometheus.Counter
 	seconds, maintenanceSeconds     prometheus.Histogram
 }
 
@@ -52,7 +53,14 @@ func newMetrics(reg prometheus.Registerer, m *Manager) *metrics {
 		return t.lagAt(now).Seconds()
 	}, most)
 	gauge("pending_rows", "Records that were not in the lake at the last look.", func(t *table, _ time.Time) float64 { return float64(t.pending) }, sum)
+	reg.MustRegister(
+		prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "millrace_tier_pending_purges", Help: "Dropped tables whose lake tables are still to be removed."},
+			func() float64 { return float64(len(m.o.Catalog.Purges())) }),
+		prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "millrace_tier_failing_purges", Help: "Dropped tables whose lake tables could not be removed at the last try."},
+			func() float64 { return float64(m.failingPurges()) }))
 	return &metrics{
+		purges:              counter("purges_total", "Lake tables of dropped tables that were removed."),
+		purgeFailures:       counter("purge_failures_total", "Tries to remove the lake table of a dropped table that failed."),
 		rounds:              counter("rounds_total", "Rounds that were committed."),
 		failures:            counter("failures_total", "Jobs of rounds that failed."),
 		conflicts:           counter("conflicts_total", "Rounds that were begun anew because another commit came in between."),

@@ -11,6 +11,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/stretchr/testify/require"
@@ -272,12 +273,17 @@ func (s *simulation) Recreate(*rapid.T) {
 	if rapid.Bool().Draw(s.t, "at once") {
 		wg.Go(func() { _, _ = s.n.m.Tier(context.Background(), t) })
 	}
-	_, err := s.n.cat.DropTable(context.Background(), t.Path, false)
-	require.NoError(s.t, err)
 	purge := rapid.Bool().Draw(s.t, "purge")
-	require.NoError(s.t, s.n.r.DropTable(context.Background(), t, purge))
+	_, err := s.n.cat.DropTable(context.Background(), t.Path, false, purge)
+	require.NoError(s.t, err)
+	require.NoError(s.t, s.n.r.DropTable(context.Background(), t))
 	wg.Wait()
 	if f, ok := s.n.format.(*laketest.Format); ok && purge {
+		for try := 0; len(s.n.cat.Purges()) > 0; try++ {
+			require.Less(s.t, try, 100)
+			s.n.clock.Add(time.Minute)
+			require.NoError(s.t, s.n.m.DropTable(context.Background(), t))
+		}
 		require.False(s.t, f.Tables()[t.ID])
 	}
 	s.tables[i] = s.make(s.shapes[i])

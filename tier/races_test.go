@@ -95,11 +95,11 @@ func TestDroppedMeanwhile(t *testing.T) {
 		n.must(lt, router.Append, kv(0, 5, "a"))
 		round := n.tierAside(lt)
 		<-g.here
-		_, err := n.cat.DropTable(context.Background(), lt.Path, false)
+		_, err := n.cat.DropTable(context.Background(), lt.Path, false, told)
 		require.NoError(t, err)
 		var drop chan error
 		if told {
-			drop = answer(func() error { return n.m.DropTable(context.Background(), lt, true) })
+			drop = answer(func() error { return n.m.DropTable(context.Background(), lt) })
 			eventually(t, func() bool { return n.m.Idle(lt.ID) }, "the table to be forgotten")
 		}
 		again := n.table("t", "k BIGINT, v STRING", nil)
@@ -126,11 +126,11 @@ func TestForgotten(t *testing.T) {
 	lt := n.table("t", "k BIGINT, v STRING", nil)
 	n.must(lt, router.Append, kv(0, 5, "a"))
 	n.tier(lt)
-	_, err := n.cat.DropTable(context.Background(), lt.Path, false)
+	_, err := n.cat.DropTable(context.Background(), lt.Path, false, false)
 	require.NoError(t, err)
 	n.settle(t, lt)
 	require.EqualValues(t, 5, n.newest(lt).Totals().Rows)
-	require.NoError(t, n.m.DropTable(context.Background(), lt, false))
+	require.NoError(t, n.m.DropTable(context.Background(), lt))
 	require.EqualValues(t, 5, n.newest(lt).Totals().Rows)
 }
 

@@ -86,6 +86,8 @@ func (m *Manager) Pass(ctx context.Context) {
 			m.forget(t.id)
 		}
 	}
+	m.forgetLeft()
+	m.purgePass()
 	slices.SortStableFunc(due, func(a, b late) int { return cmp.Compare(b.lag, a.lag) })
 	for _, l := range due {
 		if _, err := l.t.ask(false, l.hurry); err != nil {

@@ -17,6 +17,8 @@ type table struct {
 	m    *Manager
 	id   millrace.TableID
 	busy chan struct{} // held by who commits to the lake table; capacity 1
+	// opening is held by who opens it, which makes it when there is none; capacity 1.
+	opening chan struct{}
 
 	mu      sync.Mutex
 	lt      lake.Table
@@ -265,9 +267,8 @@ func (t *table) ended(err error) {
 	f := *t.failure
 	f.Code, f.Detail = said(err)
 	t.failure = &f
-	wait := min(firstRetry<<min(t.failures, 10), lastRetry)
+	t.retryAt = now.Add(backOff(t.failures))
 	t.failures++
-	t.retryAt = now.Add(wait/2 + time.Duration(rand.Int64N(int64(wait/2)+1)))
 	if t.failures == 1 {
 		m.o.Logger.Warn("tiering fails, it is tried again", tableID(t.id), errAttr(err))
 	}

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/millrace/millrace/client"
 	"github.com/millrace/millrace/errs"
@@ -50,8 +51,8 @@ type statusCmd struct {
 	listing
 }
 
-// Run implements the command. A shard that is damaged makes it fail, so that
-// scripts notice.
+// Run implements the command. A shard that is damaged, or a lake table that cannot be
+// removed, makes it fail, so that scripts notice.
 func (c *statusCmd) Run(ctx context.Context, a *app) error {
 	cl, err := c.client(a)
 	if err != nil {
@@ -81,6 +82,12 @@ func (c *statusCmd) Run(ctx context.Context, a *app) error {
 			return errs.New(errs.CorruptData, "shard %d is damaged: %s", s.Shard, s.Detail)
 		}
 	}
+	for _, p := range cluster.LakePurges {
+		if p.Error != nil {
+			return errs.New(p.Error.Code, "the lake table of %s (table %d) could not be removed since %s: %s",
+				printable(p.Table), p.TableID, p.Error.Since.UTC().Format(time.RFC3339), printable(p.Error.Detail))
+		}
+	}
 	return nil
 }
 
@@ -100,12 +107,23 @@ func printStatus(a *app, server string, info openapi.Info, cluster openapi.Clust
 		return err
 	}
 	fmt.Fprintln(a.stdout)
-	return printList(a, "table", []string{"shard", "state", "owner", "epoch", "lsn", "checkpoint", "lag", "buckets", "detail"}, each(cluster.Shards), func(s openapi.Shard) []string {
+	err = printList(a, "table", []string{"shard", "state", "owner", "epoch", "lsn", "checkpoint", "lag", "buckets", "detail"}, each(cluster.Shards), func(s openapi.Shard) []string {
 		owner := s.Owner
 		if owner == "" {
 			owner = "none"
 		}
 		return []string{strconv.Itoa(s.Shard), string(s.State), owner, itoa(s.Epoch), itoa(s.Lsn), itoa(s.CheckpointLsn), itoa(s.Lag), strconv.Itoa(s.Buckets), s.Detail}
+	})
+	if err != nil || len(cluster.LakePurges) == 0 {
+		return err
+	}
+	fmt.Fprintln(a.stdout, "\nlake tables of dropped tables, to be removed:")
+	return printList(a, "table", []string{"table", "id", "dropped", "last try"}, each(cluster.LakePurges), func(p openapi.LakePurge) []string {
+		tried := "under way"
+		if p.Error != nil {
+			tried = string(p.Error.Code)
+		}
+		return []string{p.Table, itoa(p.TableID), p.DroppedAt.UTC().Format(time.RFC3339), tried}
 	})
 }
 

@@ -30,6 +30,7 @@ const (
 	AfterCommit  Step = "after commit"
 	Maintain     Step = "maintain"
 	ReadRows     Step = "rows"
+	Purge        Step = "purge"
 )
 
 // Format is a lake in memory. Its fields are set before it is used.
@@ -89,13 +90,16 @@ func (f *Format) Open(_ context.Context, t *millrace.Table) (lake.Table, error) 
 }
 
 // Purge removes a table's lake table.
-func (f *Format) Purge(_ context.Context, t *millrace.Table) error {
+func (f *Format) Purge(_ context.Context, id millrace.TableID, _ millrace.TablePath) error {
+	if err := f.ask(Purge, id); err != nil {
+		return err
+	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if lt := f.tables[t.ID]; lt != nil {
+	if lt := f.tables[id]; lt != nil {
 		lt.purged = true
 		lt.snaps = nil
-		delete(f.tables, t.ID)
+		delete(f.tables, id)
 	}
 	return nil
 }

@@ -29,8 +29,8 @@ type Catalog interface {
 const catalogTries = 5
 
 // catalogName is a table's name in a catalog of the user's own.
-func catalogName(desc *millrace.Table) table.Identifier {
-	return table.Identifier{desc.Path.Database, desc.Path.Table}
+func catalogName(path millrace.TablePath) table.Identifier {
+	return table.Identifier{path.Database, path.Table}
 }
 
 // catalogPointer leaves the pointer to a catalog, where others commit, too.

@@ -24,7 +24,7 @@ func TestAppend(t *testing.T) {
 	require.Equal(t, lake.Totals{Rows: 3, DataFiles: 2, Bytes: s.Totals().Bytes}, s.Totals())
 	require.Equal(t, []string{`{"k":1,"s":"a"}`, `{"k":2,"s":null}`, `{"k":3,"s":"c"}`}, w.scan(d))
 
-	lt := w.f.handle(d)
+	lt := w.f.handle(d.ID, d.Path)
 	again, err := lt.byID(t.Context(), s.ID())
 	require.NoError(t, err)
 	require.Equal(t, s.Offsets(), again.Offsets())

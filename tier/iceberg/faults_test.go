@@ -170,7 +170,7 @@ func TestMetadataOnlyChange(t *testing.T) {
 	r, err := lt.begin(t.Context(), d)
 	require.NoError(t, err)
 	require.NoError(t, appendTo(t, r, noBucket, `{"k":2}`))
-	_, err = w.another().handle(d).pointer.publish(t.Context(), change{updates: propertyUpdate("x", "y")})
+	_, err = w.another().handle(d.ID, d.Path).pointer.publish(t.Context(), change{updates: propertyUpdate("x", "y")})
 	require.NoError(t, err)
 	s, err := r.commit(t.Context(), at(d, 2))
 	require.NoError(t, err)

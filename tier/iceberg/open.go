@@ -28,11 +28,11 @@ const (
 var errNotEmpty = errors.New("there is an object")
 
 // handle is a lake table that nothing was read of yet.
-func (f *Format) handle(desc *millrace.Table) *lakeTable {
-	t := &lakeTable{f: f, id: desc.ID, folder: f.folder(desc.ID)}
+func (f *Format) handle(id millrace.TableID, path millrace.TablePath) *lakeTable {
+	t := &lakeTable{f: f, id: id, folder: f.folder(id)}
 	t.location = uriOf(f.o.Store, t.folder)
 	if f.o.Catalog != nil {
-		t.pointer = &catalogPointer{catalog: f.o.Catalog, name: catalogName(desc), check: t.check, wait: f.wait}
+		t.pointer = &catalogPointer{catalog: f.o.Catalog, name: catalogName(path), check: t.check, wait: f.wait}
 	} else {
 		t.pointer = &lakePointer{store: f.o.Store, folder: t.folder, check: t.check, wait: f.wait}
 	}
@@ -53,7 +53,7 @@ func (t *lakeTable) check(m table.Metadata) error {
 
 // open opens the lake table of a table, and makes it when there is none.
 func (f *Format) open(ctx context.Context, desc *millrace.Table) (*lakeTable, error) {
-	t := f.handle(desc)
+	t := f.handle(desc.ID, desc.Path)
 	t.desc = desc
 	v, err := t.load(ctx)
 	if err != nil || v != nil {

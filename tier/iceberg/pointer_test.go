@@ -230,7 +230,7 @@ func TestForeignFolder(t *testing.T) {
 		require.True(t, errs.Is(err, errs.CorruptData), err)
 		require.Equal(t, []string{w.key(d, name)}, w.files())
 
-		require.NoError(t, w.f.Purge(t.Context(), d))
+		require.NoError(t, w.f.Purge(t.Context(), d.ID, d.Path))
 		w.committed(d, 1)
 		require.Len(t, w.scan(d), 1)
 	}
@@ -242,8 +242,8 @@ func TestPurge(t *testing.T) {
 	d, other := testTable(1, nil, nil, 1, "k BIGINT NOT NULL"), testTable(10, nil, nil, 1, "k BIGINT NOT NULL")
 	w.committed(d, 2)
 	w.committed(other, 2)
-	require.NoError(t, w.f.Purge(t.Context(), d))
-	require.NoError(t, w.f.Purge(t.Context(), d))
+	require.NoError(t, w.f.Purge(t.Context(), d.ID, d.Path))
+	require.NoError(t, w.f.Purge(t.Context(), d.ID, d.Path))
 	require.False(t, slices.ContainsFunc(w.files(), func(k string) bool { return strings.HasPrefix(k, w.key(d, "")) }))
 	require.Len(t, w.scan(other), 2)
 }

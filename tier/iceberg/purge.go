@@ -12,13 +12,13 @@ const purgeKeys = 1000
 
 // Purge implements lake.Format. It goes by the table's folder alone, whatever state that
 // is in; a catalog of the user's own lets go of the table before its files go.
-func (f *Format) Purge(ctx context.Context, desc *millrace.Table) error {
-	if p, ok := f.handle(desc).pointer.(*catalogPointer); ok {
+func (f *Format) Purge(ctx context.Context, id millrace.TableID, path millrace.TablePath) error {
+	if p, ok := f.handle(id, path).pointer.(*catalogPointer); ok {
 		if err := p.forget(ctx); err != nil {
 			return err
 		}
 	}
-	folder := f.folder(desc.ID) + "/"
+	folder := f.folder(id) + "/"
 	var keys []string
 	remove := func() error {
 		if len(keys) == 0 {
