@@ -82,7 +82,7 @@ func (f *Files) submit(r *request) error {
 		return f.mu.dead
 	}
 	if f.mu.closed {
-		return errs.New(errs.Draining, "the log is closed")
+		return &errs.Error{Code: errs.Draining, Message: "the log is closed", Err: ErrStopped}
 	}
 	f.mu.queue = append(f.mu.queue, r)
 	select {

@@ -1,6 +1,7 @@
 package wal
 
 import (
+	"fmt"
 	"log/slog"
 	"slices"
 
@@ -169,7 +170,7 @@ func (f *Files) sync(file vfs.File) error {
 func (f *Files) die(what string, cause error) error {
 	name := f.path(f.cur.number, fileSuffix)
 	f.mu.Lock()
-	f.mu.dead = errs.New(errs.Unavailable, "the log stopped: %s %s failed (%v): check the disk and start again", what, name, cause)
+	f.mu.dead = errs.Wrap(errs.Unavailable, "wal", fmt.Errorf("%w: %s %s failed (%w): check the disk and start again", ErrStopped, what, name, cause))
 	f.mu.Unlock()
 	f.met.failed.Set(1)
 	f.opts.Logger.Error("log stopped", slog.String("file", name), slog.String("operation", what), slog.Any("err", cause))

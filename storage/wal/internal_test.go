@@ -218,6 +218,7 @@ func TestPurged(t *testing.T) {
 	_, err = texts(t, log, 0)
 	require.Equal(t, errs.CorruptData, errs.CodeOf(err))
 	require.ErrorContains(t, err, "records 1 to 1 were purged")
+	require.ErrorIs(t, err, ErrPurged)
 	require.NoError(t, f.Close())
 	_, err = log.Append(context.Background(), []Entry{text("z")})
 	require.Equal(t, errs.Draining, errs.CodeOf(err))

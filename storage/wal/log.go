@@ -3,6 +3,7 @@ package wal
 import (
 	"context"
 	"encoding/binary"
+	"errors"
 	"fmt"
 
 	millrace "github.com/millrace/millrace"
@@ -112,7 +113,10 @@ type Log interface {
 	//
 	// On an error of code errs.UnknownOutcome the entries, or the first few of
 	// them, may be in the log when it is opened again; on any other error they
-	// never will be. An epoch entry must be above the tail's epoch (it panics).
+	// never will be. errs.NotOwner: another has written to the log, so that this
+	// owner is deposed. After both, and after any error that wraps ErrStopped, the
+	// log takes no more until it is opened again; after others it may be tried
+	// again. An epoch entry must be above the tail's epoch (it panics).
 	//
 	// One Append runs at a time on a shard; those of different shards share an
 	// fsync. ctx is looked at before anything is written, not after: a write that
@@ -126,8 +130,8 @@ type Log interface {
 	//
 	// Errors: fn's own, as it is; errs.CorruptData, naming file and byte offset
 	// (fn has seen everything before the damage); errs.NotImplemented when the
-	// log was written by a newer release; errs.CorruptData also when records
-	// after the given LSN were purged.
+	// log was written by a newer release; an error that wraps ErrPurged, of code
+	// errs.CorruptData, when records after the given LSN were purged.
 	Replay(ctx context.Context, after millrace.LSN, fn func(lsn millrace.LSN, epoch millrace.Epoch, e Entry) error) error
 
 	// Purge says that records up to and including upTo are not needed any more.
@@ -144,4 +148,17 @@ type Log interface {
 	// Tail is the end of the log. Whether it is behind what the caller remembers
 	// is for the caller to check.
 	Tail() Tail
+
+	// HashAt is the chain hash of the record with an LSN, so that what was made of the
+	// log up to there can be compared with it. ok is not set when the log does not
+	// tell: the record is beyond its end, or it and the one after it were purged.
+	HashAt(ctx context.Context, lsn millrace.LSN) (hash uint64, ok bool, err error)
 }
+
+// ErrPurged is wrapped by the error of a Replay from a place that was purged: what
+// stands there has to come from a checkpoint.
+var ErrPurged = errors.New("the log begins behind them")
+
+// ErrStopped is wrapped by the error of an Append to a log that takes no more until
+// it is opened again.
+var ErrStopped = errors.New("the log takes no more")

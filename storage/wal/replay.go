@@ -56,7 +56,7 @@ func (r *replay) run(ctx context.Context, spans []span, end head) error {
 			started = true
 			r.at = sp.head(r.l.shard).Tail
 			if r.at.LSN > r.after {
-				return errs.New(errs.CorruptData, "shard %d: records %d to %d were purged; the log begins after them", r.l.shard, r.after+1, r.at.LSN)
+				return errs.Wrap(errs.CorruptData, "wal.Replay", fmt.Errorf("shard %d: records %d to %d were purged: %w", r.l.shard, r.after+1, r.at.LSN, ErrPurged))
 			}
 		}
 		if err := r.file(ctx, sp); err != nil {

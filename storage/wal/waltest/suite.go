@@ -72,6 +72,7 @@ func RunSuite(t *testing.T, newStore func(t *testing.T) Opener) {
 		{"Epochs", testEpochs},
 		{"UnknownKinds", testUnknownKinds},
 		{"Purge", testPurge},
+		{"Hashes", testHashes},
 		{"ShardsApart", testShardsApart},
 		{"Concurrent", testConcurrent},
 		{"ReplayWhileAppending", testReplayWhileAppending},
@@ -385,6 +386,55 @@ func testPurge(t *testing.T, open Opener) {
 	require.Empty(t, read(t, log, tail.LSN))
 	put(3)
 	requireSame(t, want[len(want)-3:], read(t, log, tail.LSN))
+}
+
+// The hash of a record is told for as long as it, or the one after it, is there, and
+// a log that is read anew ends where it did. Nothing is told of what is not there.
+func testHashes(t *testing.T, open Opener) {
+	ctx := context.Background()
+	s := open()
+	var tails []wal.Tail
+	put := func(n int) {
+		for i := range n {
+			add(t, s.Log(1), wal.Entry{Kind: wal.Data, Data: Pattern(uint64(i), 7)})
+			add(t, s.Log(0), wal.Entry{Kind: wal.Data, Data: Pattern(uint64(len(tails)), 20_000+i)})
+			tails = append(tails, s.Log(0).Tail())
+		}
+	}
+	check := func(from int) {
+		log := s.Log(0)
+		got, err := log.Refresh(ctx)
+		require.NoError(t, err)
+		require.Equal(t, tails[len(tails)-1], got)
+		require.Equal(t, got, log.Tail())
+		for _, want := range tails[from:] {
+			hash, ok, err := log.HashAt(ctx, want.LSN)
+			require.NoError(t, err)
+			require.True(t, ok, "record %d", want.LSN)
+			require.Equal(t, want.Hash, hash, "record %d", want.LSN)
+		}
+		_, ok, err := log.HashAt(ctx, got.LSN+1)
+		require.NoError(t, err)
+		require.False(t, ok)
+	}
+	hash, ok, err := s.Log(0).HashAt(ctx, 0)
+	require.NoError(t, err)
+	require.True(t, ok)
+	require.Equal(t, s.Log(0).Tail().Hash, hash)
+	put(20)
+	check(0)
+	s.Close()
+	s = open()
+	check(0)
+	put(10)
+	require.NoError(t, s.Log(0).Purge(ctx, tails[14].LSN))
+	check(14)
+	s.Close()
+	s = open()
+	check(14)
+	require.NoError(t, s.Log(0).Purge(ctx, tails[29].LSN))
+	check(29)
+	s.Close()
 }
 
 // Each shard has LSNs, a chain and a tail of its own.
