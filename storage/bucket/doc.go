@@ -16,6 +16,8 @@
 //	B4  A record group that must stay together (-U and its +U) lies in one batch.
 //	B5  What Start passes can be read for as long as Release is told before Kept
 //	    follows. Neither goes back.
+//	B6  A file that is away has its copy in the object store, where a manifest names it;
+//	    a local one that has a copy there is read from there when it is damaged.
 //
 // Files: `<base offset, 20 digits>.seg` in the bucket's directory, each beginning
 // where the one before ends. A file that was open when the process ended is never

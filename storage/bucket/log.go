@@ -23,6 +23,9 @@ type Options struct {
 	SealBytes int64
 	Codec     segment.Codec
 	Logger    *slog.Logger
+	// OpenRemote gives the object that is the copy of a sealed file, and where it is;
+	// nil where there is no object store.
+	OpenRemote func(key string, bytes int64) (src segment.Source, where string)
 }
 
 // Log is the log of one bucket.
@@ -48,6 +51,8 @@ type logFile struct {
 	file    *segment.File
 	durable int64 // bytes known to be durable
 	sealed  bool
+	remote  *RemoteFile // nil while there is no copy in the object store
+	away    bool        // there is no local copy
 }
 
 // View is a log as of one moment.
@@ -139,7 +144,7 @@ func (v *View) TailBytes() int64 { return v.bytes }
 // Tail is the batches in memory. It must not be changed.
 func (v *View) Tail() []TailBatch { return v.tail }
 
-// Bytes is about what the log takes, on disk and in memory.
+// Bytes is about what the log takes, on disk, in the object store and in memory.
 func (v *View) Bytes() int64 {
 	n := v.bytes
 	for _, f := range v.files {

@@ -1,6 +1,7 @@
 package bucket
 
 import (
+	"cmp"
 	"slices"
 	"sort"
 
@@ -40,15 +41,14 @@ func (l *Log) At(v *View, off millrace.Offset) (*Batch, error) {
 		return &Batch{Header: v.tail[i].Header, Payload: p}, nil
 	}
 	i := sort.Search(len(v.files), func(i int) bool { return v.files[i].ID().Base > off }) - 1
-	f := v.files[i]
-	if !l.retain(f) {
+	f := l.retain(v.files[i].ID().Base)
+	if f == nil {
 		if err := l.closed.Load(); err != nil {
 			return nil, *err
 		}
 		return nil, errs.New(errs.OffsetOutOfRange, "offset %d of bucket %s is no longer kept", off, l.id)
 	}
-	refs := f.Batches()
-	p, h, err := f.Payload(refs[f.Find(off)])
+	p, h, err := openBatch(f, off)
 	if err != nil {
 		if cerr := f.Close(); cerr != nil {
 			return nil, cerr
@@ -56,6 +56,13 @@ func (l *Log) At(v *View, off millrace.Offset) (*Batch, error) {
 		return nil, err
 	}
 	return &Batch{Header: *h, Payload: p, file: f}, nil
+}
+
+func openBatch(f *segment.File, off millrace.Offset) (*segment.Payload, *segment.BatchHeader, error) {
+	if err := f.Load(); err != nil {
+		return nil, nil, err
+	}
+	return f.Payload(f.Batches()[f.Find(off)])
 }
 
 // Gather opens the batch of the view that holds an offset, as At does; small
@@ -82,21 +89,30 @@ func (l *Log) Gather(v *View, off millrace.Offset, schemas segment.Schemas, to *
 	return &Batch{Header: h, Payload: p}, nil
 }
 
-// retain adds a use of the file, unless the log has let go of it.
-func (l *Log) retain(f *segment.File) bool {
+// retain adds a use of the file that begins at base; nil when the log has let go of
+// it. It may be another copy than the one in an older view.
+func (l *Log) retain(base millrace.Offset) *segment.File {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if !slices.Contains(l.view.Load().files, f) {
-		return false
+	files := l.view.Load().files
+	i, ok := slices.BinarySearchFunc(files, base, func(f *segment.File, base millrace.Offset) int { return cmp.Compare(f.ID().Base, base) })
+	if !ok {
+		return nil
 	}
-	f.Retain()
-	return true
+	files[i].Retain()
+	return files[i]
 }
 
 // OffsetAt is the first record at or after a time (µs), from Start on; End when there
 // is none.
 func (l *Log) OffsetAt(v *View, micros int64) (millrace.Offset, error) {
 	for _, f := range v.files {
+		if f.MaxTime() < micros {
+			continue
+		}
+		if err := f.Load(); err != nil {
+			return 0, err
+		}
 		refs := f.Batches()
 		i := f.FindTime(micros)
 		if i == len(refs) || refs[i].Base >= v.tailStart() {

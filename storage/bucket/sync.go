@@ -3,6 +3,7 @@ package bucket
 import (
 	"errors"
 	"fmt"
+	"log/slog"
 
 	"github.com/cockroachdb/errors/oserror"
 
@@ -29,6 +30,10 @@ type FileState struct {
 	Base   millrace.Offset
 	Length int64 // bytes
 	Sealed bool
+	// Remote is the copy of a sealed file in the object store; nil when none is known.
+	Remote *RemoteFile `json:",omitempty"`
+	// Away says that the remote copy is the only one.
+	Away bool `json:",omitempty"`
 }
 
 // ErrClosed is what Sync says of a log that was closed.
@@ -62,7 +67,7 @@ func (l *Log) Sync() (State, error) {
 	}
 	for _, f := range l.files {
 		if f.file.End() > f.file.ID().Base {
-			st.Files = append(st.Files, FileState{Base: f.file.ID().Base, Length: f.durable, Sealed: f.sealed})
+			st.Files = append(st.Files, FileState{Base: f.file.ID().Base, Length: f.durable, Sealed: f.sealed, Remote: f.remote, Away: f.away})
 		}
 	}
 	return st, nil
@@ -78,20 +83,12 @@ func Restore(id millrace.BucketID, st State, o Options) (_ *Log, err error) {
 		}
 	}()
 	for _, fs := range st.Files {
-		fid := segment.FileID{Cluster: o.Cluster, Bucket: id, Base: fs.Base}
-		var f *segment.File
-		if fs.Sealed {
-			f, err = segment.OpenSealed(o.FS, o.Dir, fid)
-		} else {
-			f, err = segment.OpenUnsealed(o.FS, o.Dir, fid, fs.Length)
-		}
-		if oserror.IsNotExist(err) {
-			return nil, errs.New(errs.CorruptData, "%s/%s is named by the manifest and is not there", o.Dir, segment.FileName(fs.Base))
-		}
-		if err != nil {
+		var lf *logFile
+		if lf, err = l.open(fs); err != nil {
 			return nil, err
 		}
-		l.files = append(l.files, &logFile{file: f, durable: fs.Length, sealed: fs.Sealed})
+		l.files = append(l.files, lf)
+		f := lf.file
 		v.files = append(v.files, f)
 		// The earliest record may lie within the first file.
 		if fs.Base > v.End || fs.Base < v.End && len(v.files) > 1 {
@@ -108,6 +105,38 @@ func Restore(id millrace.BucketID, st State, o Options) (_ *Log, err error) {
 		l.Append(b)
 	}
 	return l, nil
+}
+
+// open opens a file of a state, from the object store when there is no sound local one.
+func (l *Log) open(fs FileState) (*logFile, error) {
+	fid := segment.FileID{Cluster: l.o.Cluster, Bucket: l.id, Base: fs.Base}
+	lf := &logFile{durable: fs.Length, sealed: fs.Sealed, remote: fs.Remote, away: fs.Away}
+	remote := fs.Sealed && fs.Remote != nil && l.o.OpenRemote != nil
+	var err error
+	switch {
+	case fs.Away && !remote:
+		return nil, errs.New(errs.CorruptData, "%s/%s is in the object store alone, and there is none: set remote-uri to what it was", l.o.Dir, segment.FileName(fs.Base))
+	case fs.Away:
+		lf.file = l.openRemote(fid, fs.Length, fs.Remote)
+		return lf, nil
+	case fs.Sealed:
+		lf.file, err = segment.OpenSealed(l.o.FS, l.o.Dir, fid)
+	default:
+		lf.file, err = segment.OpenUnsealed(l.o.FS, l.o.Dir, fid, fs.Length)
+	}
+	if oserror.IsNotExist(err) {
+		err = errs.New(errs.CorruptData, "%s/%s is named by the manifest and is not there", l.o.Dir, segment.FileName(fs.Base))
+	}
+	switch {
+	case err == nil && remote:
+		src, _ := l.o.OpenRemote(fs.Remote.Key, fs.Length)
+		return lf, lf.file.SetSecond(src)
+	case err != nil && remote && errs.Is(err, errs.CorruptData):
+		l.o.Logger.Error("a segment is damaged, its copy in the object store is read", slog.String("bucket", l.id.String()), slog.Any("err", err))
+		lf.file, lf.away = l.openRemote(fid, fs.Length, fs.Remote), true
+		return lf, nil
+	}
+	return lf, err
 }
 
 // Close lets go of the files. Readers that have one open read on; others are told

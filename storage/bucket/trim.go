@@ -22,11 +22,13 @@ func (v *View) Expired(before int64, limit millrace.Offset) (start millrace.Offs
 		return end > v.Start && (lastMicros >= before || end > limit)
 	}
 	i := sort.Search(len(v.files), func(i int) bool {
-		refs := v.files[i].Batches()
-		return stays(refs[len(refs)-1].End(), refs[len(refs)-1].MaxTime)
+		return stays(v.files[i].End(), v.files[i].MaxTime())
 	})
 	if i < len(v.files) {
 		refs := v.files[i].Batches()
+		if len(refs) == 0 { // in the object store, and not read since the start: it expires as a whole
+			return max(v.Start, v.files[i].ID().Base), v.files[i].MaxTime()
+		}
 		ref := refs[sort.Search(len(refs), func(i int) bool { return stays(refs[i].End(), refs[i].MaxTime) })]
 		if ref.Base < v.tailStart() { // else it was written after the view was made
 			return max(v.Start, ref.Base), ref.MaxTime

@@ -23,18 +23,24 @@ const walkBuffer = 64 << 10
 type File struct {
 	path string
 	id   FileID
-	f    vfs.File
+	f    Source
+	w    vfs.File // f, when a Writer may append
 	uses atomic.Int32
+	// second is another copy of a local file; nil while there is none.
+	second  atomic.Pointer[secondCopy]
+	damaged atomic.Bool // the local copy, as a read found
 
 	mu struct {
 		sync.RWMutex
 		batches []BatchRef
 		size    int64
 		sealed  bool
+		// Of a file whose index was not read yet: what its owner knows of it.
+		unread *Outline
 	}
 }
 
-func newFile(path string, id FileID, f vfs.File) *File {
+func newFile(path string, id FileID, f Source) *File {
 	file := &File{path: path, id: id, f: f}
 	file.uses.Store(1)
 	file.mu.size = fileHeader
@@ -43,8 +49,8 @@ func newFile(path string, id FileID, f vfs.File) *File {
 
 // OpenSealed opens a sealed file through its index.
 func OpenSealed(fs vfs.FS, dir string, id FileID) (*File, error) {
-	return open(fs, dir, id, func(f *File) error {
-		info, err := f.f.Stat()
+	return open(fs, dir, id, func(f *File, h vfs.File) error {
+		info, err := h.Stat()
 		if err != nil {
 			return fileError("segment.Open", f.path, err)
 		}
@@ -60,22 +66,18 @@ func OpenSealed(fs vfs.FS, dir string, id FileID) (*File, error) {
 // file that was not sealed, by walking its batch headers. What follows is the
 // rest of a write that was cut off, and ignored.
 func OpenUnsealed(fs vfs.FS, dir string, id FileID, length int64) (*File, error) {
-	return open(fs, dir, id, func(f *File) error { return f.walk(length) })
+	return open(fs, dir, id, func(f *File, _ vfs.File) error { return f.walk(length) })
 }
 
-func open(fs vfs.FS, dir string, id FileID, load func(*File) error) (*File, error) {
+func open(fs vfs.FS, dir string, id FileID, load func(*File, vfs.File) error) (*File, error) {
 	path := fs.PathJoin(dir, FileName(id.Base))
 	h, err := fs.Open(path)
 	if err != nil {
 		return nil, fileError("segment.Open", path, err)
 	}
 	f := newFile(path, id, h)
-	var head [fileHeader]byte
-	if err = f.readAt(head[:], 0); err == nil {
-		err = f.locate(checkFileHeader(head[:], id), 0)
-	}
-	if err == nil {
-		err = load(f)
+	if err = f.checkHeader(); err == nil {
+		err = load(f, h)
 	}
 	if err != nil {
 		_ = f.Close() // opened for reading: nothing to lose
@@ -84,27 +86,45 @@ func open(fs vfs.FS, dir string, id FileID, load func(*File) error) (*File, erro
 	return f, nil
 }
 
+func (f *File) checkHeader() error {
+	var head [fileHeader]byte
+	return f.readChecked(head[:], 0, func(b []byte) error { return f.locate(checkFileHeader(b, f.id), 0) })
+}
+
 func (f *File) loadIndex(size int64) error {
-	b := make([]byte, min(size-fileHeader, metaGuess))
-	if err := f.readAt(b, size-int64(len(b))); err != nil {
+	batches, err := f.readIndex(size)
+	if err != nil {
 		return err
-	}
-	n, err := indexLen(b[len(b)-fileTrailer:], size)
-	if err != nil {
-		return f.locate(err, size-fileTrailer)
-	}
-	if n > int64(len(b)) {
-		b = make([]byte, n)
-		if err := f.readAt(b, size-n); err != nil {
-			return err
-		}
-	}
-	batches, err := parseIndex(b[int64(len(b))-n:], f.id.Base)
-	if err != nil {
-		return f.locate(err, size-n)
 	}
 	f.mu.batches, f.mu.size, f.mu.sealed = batches, size, true
 	return nil
+}
+
+// readIndex reads the index at the end of a sealed file.
+func (f *File) readIndex(size int64) ([]BatchRef, error) {
+	b := make([]byte, min(size-fileHeader, metaGuess))
+	n := int64(fileTrailer)
+	var batches []BatchRef
+	parse := func(b []byte) (err error) {
+		if n, err = indexLen(b[len(b)-fileTrailer:], size); err != nil {
+			return f.locate(err, size-fileTrailer)
+		}
+		if n > int64(len(b)) {
+			return nil // longer than the guess
+		}
+		batches, err = parseIndex(b[int64(len(b))-n:], f.id.Base)
+		return f.locate(err, size-n)
+	}
+	if err := f.readChecked(b, size-int64(len(b)), parse); err != nil {
+		return nil, err
+	}
+	if n > int64(len(b)) {
+		b = make([]byte, n)
+		if err := f.readChecked(b, size-n, parse); err != nil {
+			return nil, err
+		}
+	}
+	return batches, nil
 }
 
 // walk finds the batches of the first length bytes.
@@ -181,6 +201,9 @@ func (f *File) Size() int64 {
 
 // End is the offset after the last batch; the base when there is none.
 func (f *File) End() millrace.Offset {
+	if u := f.outline(); u != nil {
+		return u.End
+	}
 	if b := f.Batches(); len(b) > 0 {
 		return b[len(b)-1].End()
 	}
@@ -214,28 +237,37 @@ func (f *File) FindTime(micros int64) int {
 func (f *File) Payload(ref BatchRef) (*Payload, *BatchHeader, error) {
 	start := ceil(ref.HeaderLen, chunkAlign)
 	b := make([]byte, min(ref.Length, int64(start+metaGuess)))
-	if err := f.readAt(b, ref.Position); err != nil {
+	var h BatchHeader
+	var p *Payload
+	err := f.readChecked(b, ref.Position, func(b []byte) (err error) {
+		h, p, err = f.parseBatch(ref, b)
+		return err
+	})
+	if err != nil {
 		return nil, nil, err
 	}
+	return p, &h, nil
+}
+
+// parseBatch opens a batch whose first bytes are b.
+func (f *File) parseBatch(ref BatchRef, b []byte) (BatchHeader, *Payload, error) {
+	start := ceil(ref.HeaderLen, chunkAlign)
 	h, n, err := ParseBatchHeader(b[:start])
 	if err != nil {
-		return nil, nil, f.locate(err, ref.Position)
+		return h, nil, f.locate(err, ref.Position)
 	}
 	if n != ref.HeaderLen || h.Bucket != f.id.Bucket || h.Base != ref.Base || h.Rows != ref.Rows ||
 		ref.Length != int64(start+ceil(int(h.PayloadLen), chunkAlign)) {
-		return nil, nil, f.corrupt(ref.Position, "a batch of bucket %v with %d rows at offset %d where one of bucket %v with %d rows at offset %d belongs", h.Bucket, h.Rows, h.Base, f.id.Bucket, ref.Rows, ref.Base)
+		return h, nil, f.corrupt(ref.Position, "a batch of bucket %v with %d rows at offset %d where one of bucket %v with %d rows at offset %d belongs", h.Bucket, h.Rows, h.Base, f.id.Bucket, ref.Rows, ref.Base)
 	}
-	p := &Payload{src: f.f, off: ref.Position + int64(start), where: f.path}
+	p := &Payload{src: f, off: ref.Position + int64(start), where: f.path}
 	b = b[start:]
 	b = b[:min(int64(len(b)), h.PayloadLen)]
 	p.read.Store(int64(len(b)))
 	if err := p.init(b, h.PayloadLen); err != nil {
-		return nil, nil, err
+		return h, nil, err
 	}
-	if err := h.Owns(p); err != nil {
-		return nil, nil, err
-	}
-	return p, &h, nil
+	return h, p, h.Owns(p)
 }
 
 // Retain adds a use; each use ends with one Close.
@@ -250,7 +282,11 @@ func (f *File) Close() error {
 	case n < 0:
 		panic("segment: a File closed more often than it was used")
 	}
-	if err := f.f.Close(); err != nil {
+	var err error
+	if c := f.second.Load(); c != nil {
+		err = c.Close()
+	}
+	if err = errors.Join(err, f.f.Close()); err != nil {
 		return fileError("segment.Close", f.path, err)
 	}
 	return nil
@@ -271,7 +307,7 @@ func (f *File) seal(size int64) {
 }
 
 func (f *File) readAt(b []byte, pos int64) error {
-	n, err := f.f.ReadAt(b, pos)
+	n, err := f.ReadAt(b, pos)
 	switch {
 	case n == len(b):
 		return nil

@@ -185,6 +185,9 @@ func parseIndex(b []byte, base millrace.Offset) ([]BatchRef, error) {
 
 // fileError gives an error of the file system its code.
 func fileError(op, path string, err error) error {
+	if e, ok := errors.AsType[*errs.Error](err); ok {
+		return errs.Wrap(e.Code, op, fmt.Errorf("%s: %w", path, err)) // a store that is away, or full
+	}
 	code := errs.Internal
 	if errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT) {
 		code = errs.StorageFull

@@ -190,12 +190,14 @@ func (b *messageBuilder) chunks(p *Payload, first, n int) error {
 		if err := p.readAt(b.body[start:], from); err != nil {
 			return err
 		}
+		sound, err := p.run(b.body[start:], first, n)
+		if err != nil {
+			return err
+		}
+		move(b.body[start:], sound)
 		for k := range n {
 			e := entryAt(p.meta, first+k)
 			at := start + e.pos - from
-			if err := p.checkChunk(&e, b.body[at:at+e.len]); err != nil {
-				return err
-			}
 			b.refer(&e, p.meta, at)
 		}
 		return nil
@@ -210,12 +212,13 @@ func (b *messageBuilder) chunks(p *Payload, first, n int) error {
 			return err
 		}
 	}
+	src, err := p.run(src, first, n)
+	if err != nil {
+		return err
+	}
 	for k := range n {
 		e := entryAt(p.meta, first+k)
 		chunk := src[e.pos-from:][:e.len]
-		if err := p.checkChunk(&e, chunk); err != nil {
-			return err
-		}
 		if err := b.transcode(&e, p.meta, chunk, p.head.codec); err != nil {
 			return p.locate(err, e.pos)
 		}

@@ -114,7 +114,12 @@ func (p *Payload) init(b []byte, size int64) error {
 			return err
 		}
 	}
-	p.meta = b[:n:n]
+	_, err = p.sound(b[:n:n], 0, func(b []byte) error { return p.initMeta(b, size) })
+	return err
+}
+
+func (p *Payload) initMeta(b []byte, size int64) (err error) {
+	p.meta = b
 	if p.head, err = parseHead(p.meta, size); err != nil {
 		return p.locate(err, 0)
 	}
@@ -173,6 +178,7 @@ func (p *Payload) Changes() ([]millrace.ChangeType, error) {
 		return nil, nil
 	}
 	var packed []byte
+	var err error
 	if p.head.encoding == Rows {
 		data, err := p.rowData()
 		if err != nil {
@@ -184,10 +190,15 @@ func (p *Payload) Changes() ([]millrace.ChangeType, error) {
 		if err := p.readAt(b, p.head.metaLen); err != nil {
 			return nil, err
 		}
-		if got := crcOf(b); got != p.head.dataCRC {
-			return nil, p.corrupt(p.head.metaLen, "the change types do not match their checksum (%08x, not %08x)", got, p.head.dataCRC)
+		packed, err = p.sound(b, p.head.metaLen, func(b []byte) error {
+			if got := crcOf(b); got != p.head.dataCRC {
+				return p.corrupt(p.head.metaLen, "the change types do not match their checksum (%08x, not %08x)", got, p.head.dataCRC)
+			}
+			return nil
+		})
+		if err != nil {
+			return nil, err
 		}
-		packed = b
 	}
 	out := make([]millrace.ChangeType, p.head.rows)
 	for i := range out {
@@ -229,7 +240,47 @@ func (p *Payload) readAt(b []byte, pos int) error {
 	case err == nil || errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF):
 		return p.corrupt(pos+n, "the data ends here")
 	}
-	return errs.Wrap(errs.Internal, "segment.Read", fmt.Errorf("%s, byte %d: %w", p.where, p.off+int64(pos), err))
+	return fileError("segment.Read", fmt.Sprintf("%s, byte %d", p.where, p.off+int64(pos)), err)
+}
+
+// run checks the chunks of n columns from the entry first on, which lie behind each
+// other in b, and returns where they are sound.
+func (p *Payload) run(b []byte, first, n int) ([]byte, error) {
+	from := entryAt(p.meta, first).pos
+	check := func(b []byte) error {
+		for k := range n {
+			e := entryAt(p.meta, first+k)
+			if err := p.checkChunk(&e, b[e.pos-from:][:e.len]); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+	return p.sound(b, from, check)
+}
+
+// sound checks bytes of the payload from a position on, and reads them anew where
+// there is another copy when they are not what was stored.
+func (p *Payload) sound(b []byte, pos int, check func([]byte) error) ([]byte, error) {
+	err := check(b)
+	f, ok := p.src.(*File)
+	if err == nil || !ok {
+		return b, err
+	}
+	if p.whole != nil {
+		b = make([]byte, len(b)) // others read whole
+	}
+	if err := f.again(b, p.off+int64(pos), err); err != nil {
+		return nil, err
+	}
+	return b, check(b)
+}
+
+// move copies bytes, unless they are there already.
+func move(dst, src []byte) {
+	if len(src) > 0 && &dst[0] != &src[0] {
+		copy(dst, src)
+	}
 }
 
 // checkChunk compares a column's chunk with its checksum.

@@ -24,10 +24,12 @@ func (p *Payload) rowData() ([]byte, error) {
 			return nil, err
 		}
 	}
-	if got := crcOf(data); got != p.head.dataCRC {
-		return nil, p.corrupt(payloadHeader, "the rows do not match their checksum (%08x, not %08x)", got, p.head.dataCRC)
-	}
-	return data, nil
+	return p.sound(data, payloadHeader, func(b []byte) error {
+		if got := crcOf(b); got != p.head.dataCRC {
+			return p.corrupt(payloadHeader, "the rows do not match their checksum (%08x, not %08x)", got, p.head.dataCRC)
+		}
+		return nil
+	})
 }
 
 // CompactRows returns the rows of a row payload as they are held, in order. They

@@ -44,6 +44,7 @@ func Create(fs vfs.FS, dir string, id FileID) (*Writer, error) {
 		return nil, fileError("segment.Create", path, err)
 	}
 	w := &Writer{fs: fs, dir: dir, file: newFile(path, id, f), next: id.Base}
+	w.file.w = f
 	w.file.Retain() // the Writer's own use
 	w.buf = appendFileHeader(w.buf, id)
 	if err := w.write("segment.Create", w.buf); err != nil {
@@ -137,7 +138,7 @@ func (w *Writer) write(op string, pieces ...[]byte) error {
 		if len(p) == 0 {
 			continue
 		}
-		if err := sharedwrite.Write(w.file.f, p); err != nil {
+		if err := sharedwrite.Write(w.file.w, p); err != nil {
 			w.err = fileError(op, w.file.path, err)
 			return w.err
 		}
@@ -151,7 +152,7 @@ func (w *Writer) sync(op string) error {
 	if w.synced == w.pos {
 		return nil
 	}
-	err := w.file.f.Sync()
+	err := w.file.w.Sync()
 	if err == nil && w.synced == 0 {
 		err = syncDir(w.fs, w.dir)
 	}
