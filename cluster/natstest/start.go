@@ -34,6 +34,8 @@ type Options struct {
 	// MaxStore is what JetStream may use on each; default 64 GiB, which is not a matter
 	// of the disk.
 	MaxStore int64
+	// AccountStore is what the account may store; default no limit of its own.
+	AccountStore int64
 	// MaxPayload is max_payload; default that of nats-server, 1 MiB.
 	MaxPayload int
 	// Extra is appended to each server's settings.
@@ -124,8 +126,12 @@ func (s *Servers) start(ctx context.Context) error {
 func (s *Servers) settings(server *Server, routes []string) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "server_name: %s\nhost: 127.0.0.1\nport: %d\nhttp: \"127.0.0.1:%d\"\n", server.Name, server.client, server.monitor)
-	fmt.Fprintf(&b, "jetstream {\n  store_dir: %q\n  sync_interval: %s\n  max_file_store: %d\n  max_memory_store: 67108864\n}\n", server.store, s.opts.Sync, s.opts.MaxStore)
-	fmt.Fprintf(&b, "accounts {\n  MR { jetstream: enabled, users: [{user: %s, password: %s}] }\n  SYS { users: [{user: %s, password: %s}] }\n}\nsystem_account: SYS\n", User, User, SystemUser, SystemUser)
+	fmt.Fprintf(&b, "jetstream {\n  store_dir: %q\n  sync_interval: %q\n  max_file_store: %d\n  max_memory_store: 67108864\n}\n", server.store, s.opts.Sync, s.opts.MaxStore)
+	jetstream := "enabled"
+	if s.opts.AccountStore > 0 {
+		jetstream = fmt.Sprintf("{max_file: %d}", s.opts.AccountStore)
+	}
+	fmt.Fprintf(&b, "accounts {\n  MR { jetstream: %s, users: [{user: %s, password: %s}] }\n  SYS { users: [{user: %s, password: %s}] }\n}\nsystem_account: SYS\n", jetstream, User, User, SystemUser, SystemUser)
 	if s.opts.MaxPayload > 0 {
 		fmt.Fprintf(&b, "max_payload: %d\n", s.opts.MaxPayload)
 	}

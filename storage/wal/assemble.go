@@ -7,10 +7,10 @@ import (
 	millrace "github.com/millrace/millrace"
 )
 
-// malformed is a record whose checksums match and whose body makes no sense.
-type malformed struct{ what string }
+// Malformed is a record whose checksums match and whose body makes no sense.
+type Malformed struct{ what string }
 
-func (m *malformed) Error() string { return m.what }
+func (m *Malformed) Error() string { return m.what }
 
 // assembler makes entries of the records of one shard, fed in order.
 type assembler struct {
@@ -25,7 +25,7 @@ func (a *assembler) feed(h *recordHeader, body []byte, fn func(millrace.LSN, mil
 	for range h.entries {
 		eh, data, rest, ok := cutEntry(body)
 		if !ok {
-			return &malformed{fmt.Sprintf("record %d has an entry that does not fit", h.lsn)}
+			return &Malformed{fmt.Sprintf("record %d has an entry that does not fit", h.lsn)}
 		}
 		body = rest
 		if eh.flags&^(entryFirst|entryLast|entryIgnorable) != 0 {
@@ -49,7 +49,7 @@ func (a *assembler) feed(h *recordHeader, body []byte, fn func(millrace.LSN, mil
 		}
 	}
 	if len(body) > 0 {
-		return &malformed{fmt.Sprintf("record %d has %d bytes behind its entries", h.lsn, len(body))}
+		return &Malformed{fmt.Sprintf("record %d has %d bytes behind its entries", h.lsn, len(body))}
 	}
 	return nil
 }
@@ -68,10 +68,10 @@ func (a *assembler) add(eh entryHeader, data []byte) (Entry, bool, error) {
 		return Entry{}, false, nil
 	}
 	if !a.open {
-		return Entry{}, false, &malformed{"a fragment comes without the beginning of its entry"}
+		return Entry{}, false, &Malformed{"a fragment comes without the beginning of its entry"}
 	}
 	if eh.kind != a.entry.Kind || len(a.entry.Data)+len(data) > MaxEntryBytes {
-		return Entry{}, false, &malformed{fmt.Sprintf("a fragment of kind %s with %d bytes does not belong to the entry of kind %s before it", eh.kind, len(data), a.entry.Kind)}
+		return Entry{}, false, &Malformed{fmt.Sprintf("a fragment of kind %s with %d bytes does not belong to the entry of kind %s before it", eh.kind, len(data), a.entry.Kind)}
 	}
 	if n := len(a.entry.Data); n+len(data) > cap(a.entry.Data) {
 		a.entry.Data = slices.Grow(a.entry.Data, max(n, len(data))) // doubling: there may be many to come

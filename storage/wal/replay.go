@@ -130,7 +130,7 @@ func (r *replay) pass(sc *scanner, it item) error {
 	}
 	r.at, r.bad = Tail{h.logID, h.lsn, h.hash, h.epoch}, -1
 	err = r.asm.feed(h, rec[recordHeaderSize:], r.fn)
-	if bad, ok := errors.AsType[*malformed](err); ok {
+	if bad, ok := errors.AsType[*Malformed](err); ok {
 		return r.corrupt(sc.name, it.off, bad.what)
 	}
 	return err

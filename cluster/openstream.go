@@ -1,0 +1,110 @@
+package cluster
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/millrace/millrace/errs"
+)
+
+const apiTimeout = 10 * time.Second
+
+// OpenStream opens a stream, and makes it where it is not there. One that exists must
+// be as wanted in all that could lose messages or show wrong ones (C2): errs.
+// InvalidRequest names the setting that is not. Its metadata and placement are left
+// as they are; what it may hold is made what is wanted.
+func (c *Conn) OpenStream(ctx context.Context, want jetstream.StreamConfig) (jetstream.Stream, error) {
+	ctx, cancel := context.WithTimeout(ctx, apiTimeout)
+	defer cancel()
+	st, err := c.js.Stream(ctx, want.Name)
+	if errors.Is(err, jetstream.ErrStreamNotFound) {
+		st, err = c.js.CreateStream(ctx, want)
+		if errors.Is(err, jetstream.ErrStreamNameAlreadyInUse) { // another was quicker
+			st, err = c.js.Stream(ctx, want.Name)
+		}
+	}
+	if err != nil {
+		return nil, streamError("opening", want, err)
+	}
+	have := st.CachedInfo().Config
+	if name, is, should := difference(have, want); name != "" {
+		return nil, errs.New(errs.InvalidRequest, "stream %s has %s %s; it must be %s: set it so, or remove what is not ours", want.Name, name, is, should)
+	}
+	if have.MaxBytes != want.MaxBytes {
+		have.MaxBytes = want.MaxBytes
+		if st, err = c.js.UpdateStream(ctx, have); err != nil {
+			return nil, streamError("changing max_bytes of", want, err)
+		}
+	}
+	return st, nil
+}
+
+// difference finds a setting of a stream that is not as it must be.
+func difference(have, want jetstream.StreamConfig) (name, is, should string) {
+	differs := func(n string, h, w any) {
+		if name == "" && h != w {
+			name, is, should = n, fmt.Sprint(h), fmt.Sprint(w)
+		}
+	}
+	unlimited := func(n int64) int64 { // 0 and -1 are the same
+		if n <= 0 {
+			return -1
+		}
+		return n
+	}
+	if !slices.Equal(have.Subjects, want.Subjects) {
+		differs("subjects", fmt.Sprint(have.Subjects), fmt.Sprint(want.Subjects))
+	}
+	differs("storage", have.Storage, want.Storage)
+	differs("retention", have.Retention, want.Retention)
+	differs("discard", have.Discard, want.Discard)
+	differs("max_age", have.MaxAge, want.MaxAge)
+	differs("max_msgs", unlimited(have.MaxMsgs), unlimited(want.MaxMsgs))
+	differs("max_msgs_per_subject", unlimited(have.MaxMsgsPerSubject), unlimited(want.MaxMsgsPerSubject))
+	differs("max_msg_size", unlimited(int64(have.MaxMsgSize)), unlimited(int64(want.MaxMsgSize)))
+	differs("compression", have.Compression, want.Compression)
+	differs("allow_direct", have.AllowDirect, want.AllowDirect)
+	differs("mirror_direct", have.MirrorDirect, want.MirrorDirect)
+	differs("no_ack", have.NoAck, want.NoAck)
+	differs("sealed", have.Sealed, want.Sealed)
+	differs("deny_purge", have.DenyPurge, want.DenyPurge)
+	differs("allow_rollup_hdrs", have.AllowRollup, want.AllowRollup)
+	differs("allow_msg_ttl", have.AllowMsgTTL, want.AllowMsgTTL)
+	differs("persist_mode", have.PersistMode, want.PersistMode)
+	differs("mirror", have.Mirror != nil, false)
+	differs("sources", len(have.Sources), 0)
+	differs("subject_transform", have.SubjectTransform != nil, false)
+	if have.Replicas < want.Replicas {
+		differs("num_replicas", have.Replicas, want.Replicas)
+	}
+	return name, is, should
+}
+
+// The server's numbers of errors that are of the servers and their settings.
+const (
+	errNoPeers      jetstream.ErrorCode = 10005
+	errNoReplicas   jetstream.ErrorCode = 10074
+	errNoResources  jetstream.ErrorCode = 10023
+	errNoStore      jetstream.ErrorCode = 10047
+	errAccountStore jetstream.ErrorCode = 10002
+)
+
+func streamError(doing string, want jetstream.StreamConfig, err error) error {
+	api, ok := errors.AsType[*jetstream.APIError](err)
+	switch {
+	case !ok:
+		return errs.New(errs.Unavailable, "%s stream %s: %v", doing, want.Name, err)
+	case api.ErrorCode == errNoPeers || api.ErrorCode == errNoReplicas:
+		return errs.New(errs.InvalidRequest, "%s stream %s: it is to have %d replicas of %d bytes, and NATS has not so many servers with so much room: %s", doing, want.Name, want.Replicas, want.MaxBytes, api.Description)
+	case api.ErrorCode == errNoResources || api.ErrorCode == errNoStore || api.ErrorCode == errAccountStore:
+		return errs.New(errs.StorageFull, "%s stream %s: NATS has no room for %d bytes on %d servers: %s", doing, want.Name, want.MaxBytes, want.Replicas, api.Description)
+	case api.Code == 503:
+		return errs.New(errs.Unavailable, "%s stream %s: %s", doing, want.Name, api.Description)
+	}
+	return errs.New(errs.InvalidRequest, "%s stream %s: %s", doing, want.Name, api.Description)
+}
