@@ -40,6 +40,14 @@ type Partition struct {
 // LakeOnly says whether its rows are to be read from the lake alone.
 func (p *Partition) LakeOnly() bool { return p.State == PartitionExpired && !p.Dropping }
 
+// Shown is the state that people are shown.
+func (p *Partition) Shown() PartitionState {
+	if p.Dropping {
+		return PartitionDropping
+	}
+	return p.State
+}
+
 // CountLive counts those partitions that are not in the lake alone.
 func CountLive(ps []*Partition) int {
 	n := 0
@@ -67,6 +75,8 @@ const (
 	PartitionClosing PartitionState = "closing"
 	PartitionSealed  PartitionState = "sealed"
 	PartitionExpired PartitionState = "expired"
+	// PartitionDropping is no state of a partition: it is shown of one that is being dropped.
+	PartitionDropping PartitionState = "dropping"
 )
 
 // PartitionName is the name of the partition with these values:

@@ -144,7 +144,7 @@ var errPartitionExists = errors.New("the partition is there")
 
 // EnsurePartition returns the partition with the given values, texts in the order of
 // Table.PartitionBy, and makes it when there is none; of callers that come at once
-// one has created it. When it is past open, or its time is past keeping, the error
+// one has created it. While it is being dropped the error is unavailable; when it is past open, or its time is past keeping, the error
 // is partition_expired.
 func (c *Catalog) EnsurePartition(ctx context.Context, table millrace.TableID, values []string) (p *millrace.Partition, created bool, err error) {
 	s := c.current.Load()
@@ -198,7 +198,7 @@ func (c *Catalog) EnsurePartition(ctx context.Context, table millrace.TableID, v
 func checkOpen(t *table, p *millrace.Partition) (*millrace.Partition, bool, error) {
 	switch {
 	case p.Dropping:
-		return nil, false, errs.New(errs.PartitionExpired, "partition %q of table %q is being dropped and takes no more writes", p.Name, t.Path)
+		return nil, false, errs.New(errs.Unavailable, "partition %q of table %q is being dropped: when its rows are gone from the lake too, a write makes it anew", p.Name, t.Path)
 	case p.State != millrace.PartitionOpen:
 		return nil, false, errs.New(errs.PartitionExpired, "partition %q of table %q is %s and takes no more writes", p.Name, t.Path, p.State)
 	}

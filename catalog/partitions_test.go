@@ -237,7 +237,7 @@ func TestPartitionEnds(t *testing.T) {
 	if got, err := tc.DropPartition(t.Context(), table.ID, open.ID); err != nil || got.State != millrace.PartitionOpen || open.Dropping {
 		t.Errorf("%+v, %v", got, err)
 	}
-	if _, _, err := tc.EnsurePartition(t.Context(), table.ID, open.Values); !errs.Is(err, errs.PartitionExpired) || !strings.Contains(err.Error(), "being dropped") {
+	if _, _, err := tc.EnsurePartition(t.Context(), table.ID, open.Values); !errs.Is(err, errs.Unavailable) || !strings.Contains(err.Error(), "being dropped") {
 		t.Error(err)
 	}
 	if _, err := tc.DropPartition(t.Context(), table.ID, 99); !errs.Is(err, errs.PartitionNotFound) {

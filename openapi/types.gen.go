@@ -219,16 +219,19 @@ func (e OnError) Valid() bool {
 
 // Defines values for PartitionState.
 const (
-	PartitionStateClosing PartitionState = "closing"
-	PartitionStateExpired PartitionState = "expired"
-	PartitionStateOpen    PartitionState = "open"
-	PartitionStateSealed  PartitionState = "sealed"
+	PartitionStateClosing  PartitionState = "closing"
+	PartitionStateDropping PartitionState = "dropping"
+	PartitionStateExpired  PartitionState = "expired"
+	PartitionStateOpen     PartitionState = "open"
+	PartitionStateSealed   PartitionState = "sealed"
 )
 
 // Valid indicates whether the value is a known member of the PartitionState enum.
 func (e PartitionState) Valid() bool {
 	switch e {
 	case PartitionStateClosing:
+		return true
+	case PartitionStateDropping:
 		return true
 	case PartitionStateExpired:
 		return true
@@ -1011,11 +1014,11 @@ type Partition struct {
 	// Examples: {"dt":"2026-08-26","hour":7}
 	Partition PartitionValues `json:"partition"`
 
-	// State `expired`: in the lake alone, or being dropped.
+	// State `expired`: in the lake alone. `dropping`: its rows are read no more, and are still to be removed from the lake.
 	State PartitionState `json:"state"`
 }
 
-// PartitionState `expired`: in the lake alone, or being dropped.
+// PartitionState `expired`: in the lake alone. `dropping`: its rows are read no more, and are still to be removed from the lake.
 type PartitionState string
 
 // PartitionList defines model for PartitionList.

@@ -59,7 +59,7 @@ func partitionsAfter(ps []*millrace.Partition, token string) ([]*millrace.Partit
 
 func partitionAnswer(t *millrace.Table, p *millrace.Partition) openapi.Partition {
 	return openapi.Partition{
-		ID: int64(p.ID), Name: p.Name, Partition: jsonrow.AppendPartitionObject(nil, t, p.Values), State: openapi.PartitionState(p.State),
+		ID: int64(p.ID), Name: p.Name, Partition: jsonrow.AppendPartitionObject(nil, t, p.Values), State: openapi.PartitionState(p.Shown()),
 	}
 }
 

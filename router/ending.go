@@ -2,6 +2,7 @@ package router
 
 import (
 	"context"
+	"log/slog"
 	"slices"
 	"time"
 
@@ -35,7 +36,13 @@ import (
 // to read it there.
 const keepPartition = lake.ReadGrace
 
-// DropPartition ends a partition, with all its rows, those in the lake too.
+// dropWait is how long DROP PARTITION waits for the lake to let go of the rows, unless a
+// test says otherwise.
+const dropWait = 10 * time.Second
+
+// DropPartition ends a partition, with all its rows. When it returns that is durable and no
+// read that begins sees them; those in the lake are removed by then, or, when that takes
+// long or fails, by a Keeper later.
 func (r *Router) DropPartition(ctx context.Context, t *millrace.Table, name string) error {
 	if !t.Partitioned() {
 		return errs.New(errs.PartitionNotFound, "table %s is not partitioned, so it has no partition to drop", t.Path)
@@ -44,24 +51,51 @@ func (r *Router) DropPartition(ctx context.Context, t *millrace.Table, name stri
 	if err != nil {
 		return err
 	}
-	return r.dropPartition(ctx, p)
+	err = faster(r.dropFromWorkers(ctx, p))
+	if err != nil {
+		return err
+	}
+	limited, cancel := context.WithTimeout(ctx, r.dropWait)
+	defer cancel()
+	if err := faster(r.dropFromLake(limited, p)); err != nil {
+		r.o.Logger.WarnContext(ctx, "the rows of a dropped partition are not removed from the lake yet, it is tried again",
+			slog.String("table", t.Path.String()), slog.String("partition", p.Name), errAttr(err))
+	}
+	return nil
 }
 
 // dropPartition takes the steps that a partition which is dropped has still to go.
 func (r *Router) dropPartition(ctx context.Context, p *millrace.Partition) error {
-	err := r.dropSteps(ctx, p)
+	err := r.dropFromWorkers(ctx, p)
+	if err == nil {
+		err = r.dropFromLake(ctx, p)
+	}
+	return faster(err)
+}
+
+// faster makes no error of another one's having dropped the partition before.
+func faster(err error) error {
 	if errs.Is(err, errs.PartitionNotFound) || errs.Is(err, errs.TableNotFound) {
-		return nil // another one was faster
+		return nil
 	}
 	return err
 }
 
-func (r *Router) dropSteps(ctx context.Context, p *millrace.Partition) error {
+// dropFromWorkers makes it durable that a partition is dropped, and its rows gone from the
+// workers and from what reads see.
+func (r *Router) dropFromWorkers(ctx context.Context, p *millrace.Partition) error {
 	p, err := r.o.Catalog.DropPartition(ctx, p.Table, p.ID)
 	if err != nil {
 		return err
 	}
-	if err := r.dropFromShards(ctx, p); err != nil {
+	return r.dropFromShards(ctx, p)
+}
+
+// dropFromLake takes the steps that are left then: its rows in the lake go, and the catalog
+// forgets it, after which another one may have its values.
+func (r *Router) dropFromLake(ctx context.Context, p *millrace.Partition) error {
+	p, err := r.o.Catalog.PartitionByID(ctx, p.Table, p.ID)
+	if err != nil {
 		return err
 	}
 	t, err := r.o.Catalog.TableByID(ctx, p.Table)

@@ -39,3 +39,6 @@ func (p *Plan) Overlaid() int {
 
 // DropWithin bounds what a keeper waits for a partition to be dropped.
 func (k *Keeper) DropWithin(d time.Duration) { k.dropTime = d }
+
+// DropWaits bounds what DROP PARTITION waits for the lake.
+func (r *Router) DropWaits(d time.Duration) { r.dropWait = d }

@@ -122,16 +122,17 @@ func (k *Keeper) keep(ctx context.Context, t *millrace.Table) error {
 	if ok && !due && same(before.partitions, now.partitions) && before.version == now.version && before.period.Equal(now.period) {
 		return nil
 	}
+	var busy error // partitions that are made ahead are being dropped, which goes on below
 	if auto != nil {
-		if err := k.makeAhead(ctx, t, now.period); err != nil {
-			return err
+		if busy = k.makeAhead(ctx, t, now.period); busy != nil && !errs.Is(busy, errs.Unavailable) {
+			return busy
 		}
 		if err := k.cat.ExpirePartitions(ctx, t.ID, oldest(auto, now.period)); err != nil {
 			return err
 		}
 	}
 	left, err := k.end(ctx, t, &now)
-	if err = errors.Join(err, list()); err != nil || left {
+	if err = errors.Join(err, list(), busy); err != nil || left {
 		return err
 	}
 	k.done[t.ID] = now
@@ -213,7 +214,7 @@ func (k *Keeper) makeAhead(ctx context.Context, t *millrace.Table, period time.T
 	typ := t.Columns(t.PartitionBy)[0].Type
 	for i := range a.Precreate {
 		_, _, err := k.r.o.Catalog.EnsurePartition(ctx, t.ID, []string{a.Unit.Text(typ, a.Unit.Add(period, i))})
-		// One that is being dropped is made again by who writes to it.
+		// One that has ended is not made again.
 		if err != nil && !errs.Is(err, errs.PartitionExpired) {
 			return err
 		}

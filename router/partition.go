@@ -139,7 +139,9 @@ func checkTarget(req *WriteRequest, g *target, makes bool) *errs.Error {
 	t := req.Table
 	name := millrace.PartitionName(t.Names(t.PartitionBy), g.values)
 	switch {
-	case g.p != nil && (g.p.State != millrace.PartitionOpen || g.p.Dropping):
+	case g.p != nil && g.p.Dropping:
+		return errs.New(errs.Unavailable, "partition %s is being dropped: when its rows are gone from the lake too, a write makes it anew", name)
+	case g.p != nil && g.p.State != millrace.PartitionOpen:
 		return errs.New(errs.PartitionExpired, "partition %s has ended and takes no more writes", name)
 	case makes && t.Options.FixedPartitions:
 		return errs.New(errs.PartitionNotFound, "table %s has no partition %s, and its property table.partition.dynamic is false: create the partition first", t.Path, name)

@@ -2,6 +2,7 @@ package router_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"sync"
@@ -112,7 +113,7 @@ func TestDropsFromALakeThatHangs(t *testing.T) {
 	ctx := context.Background()
 	l.fails(errs.New(errs.Unavailable, "the lake is away"))
 	for _, name := range []string{"t=20260730", "t=20260731"} {
-		f.refused(errs.Unavailable, f.r.DropPartition(ctx, tbl, name))
+		require.NoError(t, f.r.DropPartition(ctx, tbl, name))
 	}
 	l.noted()
 	l.mu.Lock()
@@ -299,11 +300,24 @@ func TestDropPartitionOfTheLake(t *testing.T) {
 					t.Error("rows are there while the lake removes those of the partition: a round would bring them back")
 				}
 			}
-			f.refused(errs.Unavailable, f.r.DropPartition(ctx, tbl, p.Name))
+			rows := func() int {
+				rd := f.r.Open(f.plan("d.t", &router.ReadRequest{}))
+				got, err := f.read(rd)
+				require.NoError(t, errors.Join(err, rd.Close()))
+				return len(got)
+			}
+			before := rows()
+			require.NoError(t, f.r.DropPartition(ctx, tbl, p.Name))
 			require.Equal(t, []string{"drop t=20260730"}, l.noted())
 			require.True(t, f.partition(tbl, p.Name).Dropping)
+			require.False(t, f.inShards(p))
+			if state == "open" {
+				require.Equal(t, before-3, rows())
+			}
 			_, err := f.write(tbl, router.Append, `{"k":9,"t":"20260730"}`)
-			f.refused(errs.PartitionExpired, err)
+			f.refused(errs.Unavailable, err)
+			_, _, err = f.cat.EnsurePartition(ctx, tbl.ID, p.Values)
+			f.refused(errs.Unavailable, err)
 			f.crash()
 			l.fails(nil)
 			f.pass()
@@ -312,6 +326,17 @@ func TestDropPartitionOfTheLake(t *testing.T) {
 			f.refused(errs.PartitionNotFound, f.r.DropPartition(ctx, tbl, p.Name))
 		})
 	}
+}
+
+// A drop does not wait for a lake that hangs.
+func TestDropFromALakeThatHangs(t *testing.T) {
+	f, l, tbl := newLaked(t)
+	l.mu.Lock()
+	l.hangs = true
+	l.mu.Unlock()
+	f.r.DropWaits(20 * time.Millisecond)
+	require.NoError(t, f.r.DropPartition(t.Context(), tbl, "t=20260730"))
+	require.True(t, f.partition(tbl, "t=20260730").Dropping)
 }
 
 // A partition that is dropped while the lake takes it over is dropped.

@@ -27,7 +27,8 @@ type Catalog interface {
 	// PartitionByID finds a partition by number; errs.PartitionNotFound.
 	PartitionByID(ctx context.Context, table millrace.TableID, id millrace.PartitionID) (*millrace.Partition, error)
 	// EnsurePartition gives the partition with these values, which it makes when there
-	// is none; errs.PartitionExpired when it has ended, or its time has passed.
+	// is none; errs.PartitionExpired when it has ended, or its time has passed, and
+	// errs.Unavailable while it is being dropped.
 	EnsurePartition(ctx context.Context, table millrace.TableID, values []string) (p *millrace.Partition, created bool, err error)
 	// SetPartitionState moves a partition on in its life.
 	SetPartitionState(ctx context.Context, table millrace.TableID, id millrace.PartitionID, state millrace.PartitionState) (*millrace.Partition, error)
@@ -81,11 +82,12 @@ type Router struct {
 	keyed        keyedReads
 	overlayBytes int64
 	foreground   foreground
+	dropWait     time.Duration
 }
 
 // New makes a router.
 func New(o Options) *Router {
-	return &Router{o: o, metrics: newMetrics(o.Registerer), overlayBytes: overlayBytes}
+	return &Router{o: o, metrics: newMetrics(o.Registerer), overlayBytes: overlayBytes, dropWait: dropWait}
 }
 
 func (r *Router) shard(id millrace.ShardID) *shard.Shard { return r.o.Shards[id] }

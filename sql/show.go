@@ -75,7 +75,7 @@ func (c *call) showPartitions(ctx context.Context, st *showPartitions) (*Result,
 	return built([]millrace.Column{columnOf("partition", millrace.String, false), columnOf("state", millrace.String, false)}, func(b []array.Builder) {
 		for _, p := range ps {
 			b[0].(*array.StringBuilder).Append(p.Name)
-			b[1].(*array.StringBuilder).Append(string(p.State))
+			b[1].(*array.StringBuilder).Append(string(p.Shown()))
 		}
 	}), nil
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -154,6 +155,57 @@ func TestDropPartitionInterrupts(t *testing.T) {
 	n.must(lt, router.Append, `{"k":3,"dt":"mo"}`)
 	n.tier(lt)
 	n.complete(lt)
+}
+
+// Rows of a partition that is dropped while the lake is away are read from no tier any
+// more, also after a crash, and a partition of its values can be made when the lake has
+// let go of them: it has none of them.
+func TestDropPartitionWhileAway(t *testing.T) {
+	ctx := context.Background()
+	var away atomic.Bool
+	format := laketest.New()
+	format.Hook = func(step laketest.Step, _ millrace.TableID) error {
+		if step == laketest.Begin && away.Load() {
+			return errs.New(errs.Unavailable, "the lake takes nothing")
+		}
+		return nil
+	}
+	for _, keyed := range []bool{false, true} {
+		n := newNode(t, func(n *node) { n.format = format })
+		lt := n.table("t", "k BIGINT, dt STRING", func(s *catalog.Spec) {
+			if s.PartitionBy = []string{"dt"}; keyed {
+				s.PrimaryKey = []string{"k", "dt"}
+			}
+		})
+		mode := router.Append
+		if keyed {
+			mode = router.Upsert
+		}
+		n.must(lt, mode, `{"k":1,"dt":"mo"} {"k":2,"dt":"tu"}`)
+		n.tier(lt)
+		n.must(lt, mode, `{"k":3,"dt":"mo"}`)
+		away.Store(true)
+		mo, err := n.cat.Partition(ctx, lt.ID, "dt=mo")
+		require.NoError(t, err)
+		require.NoError(t, n.dropPartition(lt, mo))
+		rest := []string{`{"dt":"tu","k":2}`}
+		for range 2 {
+			for _, tier := range []string{"hot", "union", "lake"} {
+				require.Equal(t, rest, n.rows(lt, tier), tier)
+			}
+			require.True(t, errs.Is(n.write(lt, mode, `{"k":4,"dt":"mo"}`), errs.Unavailable))
+			require.NoError(t, n.dropPartition(lt, mo))
+			n.crash()
+			router.NewKeeper(n.r, n.cat).Pass(ctx)
+		}
+		away.Store(false)
+		router.NewKeeper(n.r, n.cat).Pass(ctx)
+		require.True(t, errs.Is(n.dropPartition(lt, mo), errs.PartitionNotFound))
+		n.must(lt, mode, `{"k":4,"dt":"mo"}`)
+		n.tier(lt)
+		n.complete(lt)
+		require.Equal(t, []string{`{"dt":"mo","k":4}`, `{"dt":"tu","k":2}`}, n.rows(lt, "lake"))
+	}
 }
 
 // A sealed partition is in the lake up to its seal when it was taken over, and stays

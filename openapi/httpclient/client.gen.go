@@ -288,6 +288,9 @@ type ClientInterface interface {
 
 	// DropPartition Drop a partition, its lake rows too
 	//
+	// When it answers, no read that begins sees the rows. Those in the lake are removed by then, or soon after when the lake is
+	// away: until that is done the partition is `dropping`, and writes to it are `unavailable`.
+	//
 	// Corresponds with DELETE /v1/databases/{database}/tables/{table}/partitions (the `DropPartition` operationId).
 	DropPartition(ctx context.Context, database DatabasePath, table TablePath, params *DropPartitionParams, reqEditors ...RequestEditorFn) (*http.Response, error)
 
@@ -1085,6 +1088,9 @@ func (c *Client) GetOffsets(ctx context.Context, database DatabasePath, table Ta
 }
 
 // DropPartition Drop a partition, its lake rows too
+//
+// When it answers, no read that begins sees the rows. Those in the lake are removed by then, or soon after when the lake is
+// away: until that is done the partition is `dropping`, and writes to it are `unavailable`.
 //
 // Corresponds with DELETE /v1/databases/{database}/tables/{table}/partitions (the `DropPartition` operationId).
 func (c *Client) DropPartition(ctx context.Context, database DatabasePath, table TablePath, params *DropPartitionParams, reqEditors ...RequestEditorFn) (*http.Response, error) {
@@ -6245,6 +6251,9 @@ type ClientWithResponsesInterface interface {
 
 	// DropPartitionWithResponse Drop a partition, its lake rows too
 	//
+	// When it answers, no read that begins sees the rows. Those in the lake are removed by then, or soon after when the lake is
+	// away: until that is done the partition is `dropping`, and writes to it are `unavailable`.
+	//
 	// Returns a wrapper object for the known response body format(s).
 	//
 	// Corresponds with DELETE /v1/databases/{database}/tables/{table}/partitions (the `DropPartition` operationId).
@@ -10629,6 +10638,9 @@ func (c *ClientWithResponses) GetOffsetsWithResponse(ctx context.Context, databa
 }
 
 // DropPartitionWithResponse Drop a partition, its lake rows too
+//
+// When it answers, no read that begins sees the rows. Those in the lake are removed by then, or soon after when the lake is
+// away: until that is done the partition is `dropping`, and writes to it are `unavailable`.
 //
 // Returns a wrapper object for the known response body format(s).
 //
