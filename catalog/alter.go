@@ -80,7 +80,10 @@ func (c *Catalog) AlterTable(ctx context.Context, path millrace.TablePath, steps
 		s.raiseLevel(next)
 		return next.writes()
 	})
-	if err != nil && !errors.Is(err, errUnchanged) {
+	if errors.Is(err, errUnchanged) {
+		err = c.settleFound(ctx, ref{table: out.ID})
+	}
+	if err != nil {
 		return nil, err
 	}
 	return out, nil

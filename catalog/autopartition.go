@@ -94,7 +94,11 @@ func (c *Catalog) keptFrom(t *table, loc *time.Location) time.Time {
 // time are never made again. The time only rises: an earlier one changes nothing.
 func (c *Catalog) ExpirePartitions(ctx context.Context, id millrace.TableID, before time.Time) error {
 	before = micros(before)
-	if t, err := c.current.Load().partitionedTable(id); err != nil || !before.After(t.expired) {
+	t, err := look(ctx, c, func(s *snapshot) (*table, ref, error) {
+		t, err := s.partitionedTable(id)
+		return t, ref{}, err
+	})
+	if err != nil || !before.After(t.expired) {
 		return err
 	}
 	return c.commit(ctx, func(s *snapshot) ([]Write, error) {

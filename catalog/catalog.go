@@ -46,7 +46,10 @@ type Catalog struct {
 	// change is held while a change is decided and made durable.
 	change sync.Mutex
 
-	rotation rotation
+	rotation  rotation
+	following following
+	unsettled unsettled
+	syncs     flights
 }
 
 // Open opens the catalog in opts.Dir, and creates it when there is none.
@@ -66,7 +69,7 @@ func Open(ctx context.Context, opts Options) (*Catalog, error) {
 // Shards, Clock and Logger.
 func OpenKV(ctx context.Context, kv KV, opts Options) (*Catalog, error) {
 	c := &Catalog{kv: kv, clock: opts.Clock, log: opts.Logger}
-	entries, err := kv.Load(ctx)
+	entries, revision, err := kv.Load(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -74,7 +77,7 @@ func OpenKV(ctx context.Context, kv KV, opts Options) (*Catalog, error) {
 		if err := c.create(ctx, opts.Shards); err != nil {
 			return nil, err
 		}
-		if entries, err = kv.Load(ctx); err != nil {
+		if entries, revision, err = kv.Load(ctx); err != nil {
 			return nil, err
 		}
 	}
@@ -86,7 +89,13 @@ func OpenKV(ctx context.Context, kv KV, opts Options) (*Catalog, error) {
 		return nil, err
 	}
 	c.current.Store(s)
+	c.unsettled.begin(revision)
+	c.following.mu.advanced = make(chan struct{})
+	c.following.ended = make(chan struct{})
+	c.following.ctx, c.following.cancel = context.WithCancel(context.WithoutCancel(ctx))
+	go c.follow()
 	if err := c.growShards(ctx, opts.Shards); err != nil {
+		c.unfollow()
 		return nil, err
 	}
 	return c, nil
@@ -138,51 +147,58 @@ func parseClusterID(s string) (id [16]byte, err error) {
 
 // maxConflicts is how often a change is decided anew because another process
 // changed the catalog meanwhile.
-const maxConflicts = 10
+const maxConflicts = 50
 
 // commit makes one change: decide is given a private copy of the current
 // snapshot, edits it and returns the writes that say the same, without "head".
-// Readers see the edited copy when the writes are durable. On a conflict the
-// snapshot is read again and decide called again.
+// Readers see the edited copy when the writes are durable. On a conflict decide is
+// called again on what others made. When commit returns, the change is what every
+// process answers from.
 func (c *Catalog) commit(ctx context.Context, decide func(*snapshot) ([]Write, error)) error {
+	revision, err := c.store(ctx, decide)
+	if err != nil {
+		return err
+	}
+	return c.kv.Settle(ctx, revision)
+}
+
+// store makes one change durable, as commit does, and does not wait for others to see it.
+func (c *Catalog) store(ctx context.Context, decide func(*snapshot) ([]Write, error)) (uint64, error) {
 	c.change.Lock()
 	defer c.change.Unlock()
+	synced := false
 	for range maxConflicts {
 		next := c.current.Load().edit()
 		writes, err := decide(next)
+		if err != nil && !synced && isAbsent(err) {
+			// What it needs may have been made elsewhere.
+			if err := c.refresh(ctx); err != nil {
+				return 0, err
+			}
+			synced = true
+			continue
+		}
 		if err != nil {
-			return err
+			return 0, err
 		}
 		next.head.Revision++
 		head := Write{Key: keyHead, Value: encodeRecord(next.head)}
 		revision, err := c.kv.Commit(ctx, next.headRevision, append([]Write{head}, writes...)...)
-		if _, conflict := errors.AsType[*ConflictError](err); conflict {
-			if err := c.reload(ctx); err != nil {
-				return err
+		if conflict, ok := errors.AsType[*ConflictError](err); ok {
+			if err := c.await(ctx, conflict.Got); err != nil {
+				return 0, err
 			}
 			continue
 		}
 		if err != nil {
-			return err
+			return 0, err
 		}
 		next.headRevision = revision
-		c.current.Store(next)
-		return nil
+		c.unsettled.add(writes, revision, c.kv.Settled())
+		c.publish(next)
+		return revision, nil
 	}
-	return errs.New(errs.Unavailable, "the catalog is being changed by others too often; try again")
-}
-
-func (c *Catalog) reload(ctx context.Context) error {
-	entries, err := c.kv.Load(ctx)
-	if err != nil {
-		return err
-	}
-	s, err := loadSnapshot(entries)
-	if err != nil {
-		return err
-	}
-	c.current.Store(s)
-	return nil
+	return 0, errs.New(errs.Unavailable, "the catalog is being changed by others too often; try again")
 }
 
 // ClusterID is the id that the cluster got when its catalog was created.
@@ -198,14 +214,28 @@ func (c *Catalog) Shards() int { return c.current.Load().head.Shards }
 func (c *Catalog) Revision() int64 { return c.current.Load().head.Revision }
 
 // Err is the error after which the catalog takes no more changes, if there was
-// one; reads go on.
-func (c *Catalog) Err() error { return c.kv.Err() }
+// one, or after which it does not see those of other processes; reads go on.
+func (c *Catalog) Err() error {
+	c.following.mu.Lock()
+	err := c.following.mu.failed
+	c.following.mu.Unlock()
+	if err != nil {
+		return err
+	}
+	return c.kv.Err()
+}
 
 // Close waits for a change under way and releases the store.
 func (c *Catalog) Close() error {
 	c.change.Lock()
 	defer c.change.Unlock()
+	c.unfollow()
 	return c.kv.Close()
+}
+
+func (c *Catalog) unfollow() {
+	c.following.cancel()
+	<-c.following.ended
 }
 
 // AllTables returns every table by id, for the owners of data at start: what a

@@ -43,18 +43,23 @@ func (c *Catalog) CreateDatabase(ctx context.Context, name, comment string) (Dat
 }
 
 // Database returns a database by its name.
-func (c *Catalog) Database(_ context.Context, name string) (Database, error) {
-	d, err := c.current.Load().database(name)
-	if err != nil {
-		return Database{}, err
-	}
-	return d.Database, nil
+func (c *Catalog) Database(ctx context.Context, name string) (Database, error) {
+	return look(ctx, c, func(s *snapshot) (Database, ref, error) {
+		d, err := s.database(name)
+		if err != nil {
+			return Database{}, ref{}, err
+		}
+		return d.Database, ref{}, nil
+	})
 }
 
 // Databases lists databases by name, a page at a time: at most limit (0 is
 // DefaultPage) after those that token, from the page before, covers. An empty
 // next token says that there are no more.
-func (c *Catalog) Databases(_ context.Context, limit int, token string) (page []Database, next string, err error) {
+func (c *Catalog) Databases(ctx context.Context, limit int, token string) (page []Database, next string, err error) {
+	if err := c.kv.Lease(ctx); err != nil {
+		return nil, "", err
+	}
 	s := c.current.Load()
 	from, to, next, err := pageOf(len(s.databases), limit, token,
 		func(name string) (int, bool) { return s.findDatabase(name) },

@@ -183,7 +183,7 @@ func checkGoldenTables(t *testing.T, c *Catalog, nextPartition millrace.Partitio
 // dump is what a store holds, one key a line.
 func dump(t *testing.T, c *Catalog) string {
 	t.Helper()
-	entries, err := c.kv.Load(t.Context())
+	entries, _, err := c.kv.Load(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}

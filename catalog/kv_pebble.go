@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"math"
 	"runtime"
 	"strconv"
 	"sync"
@@ -45,6 +46,8 @@ type pebbleKV struct {
 		broken   error             // the first failed commit; none follows
 		closed   bool
 	}
+
+	feed *Feed
 }
 
 var _ KV = (*pebbleKV)(nil)
@@ -77,10 +80,11 @@ func openPebble(fs vfs.FS, dir string, logger *slog.Logger) (kv *pebbleKV, err e
 	if err != nil {
 		return nil, unreadable(dir, damage, err)
 	}
-	kv = &pebbleKV{db: db, dir: dir}
+	kv = &pebbleKV{db: db, dir: dir, feed: NewFeed(0)}
 	if err := catchFatal(func() error { return kv.check(fs) }); err != nil {
 		return nil, errors.Join(unreadable(dir, damage, err), kv.Close())
 	}
+	kv.feed.Reset(kv.mu.revision)
 	return kv, nil
 }
 
@@ -146,14 +150,16 @@ func (kv *pebbleKV) revisionOf(key string) (uint64, error) {
 }
 
 // Load reads and checks everything.
-func (kv *pebbleKV) Load(ctx context.Context) (entries []Entry, err error) {
-	err = kv.scan(ctx, func(key string, revision uint64, payload []byte, _ uint32) error {
-		if key != keyTotal {
-			entries = append(entries, Entry{Key: key, Value: append([]byte{}, payload...), Revision: revision})
+func (kv *pebbleKV) Load(ctx context.Context) (entries []Entry, revision uint64, err error) {
+	err = kv.scan(ctx, func(key string, r uint64, payload []byte, _ uint32) error {
+		if key == keyTotal {
+			revision = r
+		} else {
+			entries = append(entries, Entry{Key: key, Value: append([]byte{}, payload...), Revision: r})
 		}
 		return nil
 	})
-	return entries, err
+	return entries, revision, err
 }
 
 // scan calls f for every key in order; payload is valid during the call.
@@ -211,8 +217,30 @@ func (kv *pebbleKV) Commit(ctx context.Context, expect uint64, writes ...Write) 
 		}
 	}
 	kv.mu.revision = revision
+	kv.feed.Add(Committed{Revision: revision, Writes: writes, Own: true})
 	return revision, nil
 }
+
+// Follow follows the commits of this process; no other has the store open.
+func (kv *pebbleKV) Follow(ctx context.Context, after uint64, fn func(Committed) error) error {
+	return kv.feed.Follow(ctx, after, kv.Load, fn)
+}
+
+// Sync has nothing to wait for.
+func (kv *pebbleKV) Sync(context.Context) (uint64, error) {
+	kv.mu.Lock()
+	defer kv.mu.Unlock()
+	return kv.mu.revision, nil
+}
+
+// Settle has nobody to wait for.
+func (kv *pebbleKV) Settle(context.Context, uint64) error { return nil }
+
+// Settled is every revision.
+func (kv *pebbleKV) Settled() uint64 { return math.MaxUint64 }
+
+// Lease lasts as long as the store is open.
+func (kv *pebbleKV) Lease(context.Context) error { return nil }
 
 // write makes the writes and the new total one synced batch, and then moves the
 // marker. REQUIRES: kv.mu held.
@@ -274,6 +302,7 @@ func (kv *pebbleKV) Close() error {
 		return nil
 	}
 	kv.mu.closed = true
+	kv.feed.Close()
 	err := catchFatal(kv.db.Close)
 	if kv.marker != nil {
 		err = errors.Join(err, kv.marker.Close())

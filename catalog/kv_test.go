@@ -26,7 +26,7 @@ func mustOpenKV(t testing.TB, fs vfs.FS) *pebbleKV {
 
 func mustLoad(t testing.TB, kv KV) map[string]Entry {
 	t.Helper()
-	entries, err := kv.Load(t.Context())
+	entries, _, err := kv.Load(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}

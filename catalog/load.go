@@ -3,10 +3,8 @@ package catalog
 import (
 	"cmp"
 	"fmt"
-	"maps"
 	"slices"
 	"strings"
-	"time"
 
 	millrace "github.com/millrace/millrace"
 )
@@ -104,110 +102,55 @@ func (l *loader) load(e Entry) error {
 	return newerRelease(fmt.Sprintf("key %q is of no known kind", e.Key))
 }
 
-func (l *loader) head(e Entry) error {
-	s := l.snapshot
-	s.headRevision = e.Revision
-	if err := decodeRecord(e, &s.head); err != nil {
-		return err
-	}
-	if s.head.FeatureLevel > FeatureNewest {
-		return newerRelease(fmt.Sprintf("the catalog has feature level %d, and this release knows up to %d", s.head.FeatureLevel, FeatureNewest))
-	}
-	if s.head.Shards < 1 {
-		return corrupt("key %q says there are %d shards", keyHead, s.head.Shards)
-	}
-	return nil
-}
+func (l *loader) head(e Entry) error { return l.snapshot.setHead(e) }
 
-func (l *loader) signing(e Entry) error {
-	r := &l.snapshot.signing
-	if err := decodeRecord(e, r); err != nil {
-		return err
-	}
-	for _, k := range r.Keys {
-		if len(k.Secret) != len(SigningKey{}.Secret) {
-			return corrupt("signing key %d has %d bytes", k.ID, len(k.Secret))
-		}
-	}
-	return nil
-}
+func (l *loader) signing(e Entry) error { return l.snapshot.setSigning(e) }
 
 func (l *loader) database(e Entry) error {
-	var r databaseRecord
-	if err := decodeRecord(e, &r); err != nil {
+	d, err := decodeDatabase(e)
+	if err != nil {
 		return err
 	}
-	if databaseKey(r.ID) != e.Key || l.snapshot.byName[fold(r.Name)] != nil {
-		return corrupt("key %q holds database %d, %q", e.Key, r.ID, r.Name)
+	if l.snapshot.byName[fold(d.Name)] != nil {
+		return corrupt("key %q holds database %d, %q", e.Key, d.ID, d.Name)
 	}
-	d := &database{
-		Database: Database{ID: r.ID, Name: r.Name, Comment: r.Comment, CreatedAt: time.UnixMicro(r.CreatedMicros).UTC()},
-		byName:   map[string]*table{},
-	}
-	l.databases[r.ID] = d
+	l.databases[d.ID] = d
 	l.snapshot.databases = append(l.snapshot.databases, d)
-	l.snapshot.byName[fold(r.Name)] = d
+	l.snapshot.byName[fold(d.Name)] = d
 	return nil
 }
 
 func (l *loader) ids(e Entry) error {
-	var r idsRecord
-	if err := decodeRecord(e, &r); err != nil {
+	r, err := decodeIDs(e)
+	if err != nil {
 		return err
-	}
-	if idsKey(r.TableID) != e.Key || r.Next < 1 {
-		return corrupt("key %q holds ids of table %d from %d on", e.Key, r.TableID, r.Next)
 	}
 	l.snapshot.nextIDs[r.TableID] = r.Next
 	return nil
 }
 
 func (l *loader) partition(e Entry) error {
-	var r partitionRecord
-	if err := decodeRecord(e, &r); err != nil {
+	r, err := l.snapshot.decodePartition(e)
+	if err != nil {
 		return err
-	}
-	switch {
-	case partitionKey(r.TableID, r.ID) != e.Key:
-		return corrupt("key %q holds partition %d of table %d", e.Key, r.ID, r.TableID)
-	case r.ID == 0 || r.ID >= l.snapshot.head.NextPartition:
-		return corrupt("partition %d has an id that has not been given yet", r.ID)
-	case !slices.Contains(partitionStates, r.State):
-		return corrupt("partition %d has the state %q", r.ID, r.State)
 	}
 	l.partitions[r.TableID] = append(l.partitions[r.TableID], r)
-	return l.checkShards(r.Shards, fmt.Sprintf("partition %d", r.ID))
-}
-
-func (l *loader) purge(e Entry) error {
-	var r purgeRecord
-	if err := decodeRecord(e, &r); err != nil {
-		return err
-	}
-	if purgeKey(r.TableID) != e.Key || r.TableID == 0 || r.TableID >= l.snapshot.head.NextTable {
-		return corrupt("key %q holds the purge of table %d", e.Key, r.TableID)
-	}
-	l.snapshot.purges = append(l.snapshot.purges, r.purge())
 	return nil
 }
 
-// checkShards checks that the shards of buckets exist.
-func (l *loader) checkShards(shards []millrace.ShardID, what string) error {
-	for _, shard := range shards {
-		if int(shard) >= l.snapshot.head.Shards {
-			return corrupt("%s has a bucket in shard %d of %d", what, shard, l.snapshot.head.Shards)
-		}
+func (l *loader) purge(e Entry) error {
+	p, err := l.snapshot.decodePurge(e)
+	if err != nil {
+		return err
 	}
+	l.snapshot.purges = append(l.snapshot.purges, p)
 	return nil
 }
 
 func (l *loader) schema(e Entry) error {
-	var r schemaRecord
-	if err := decodeRecord(e, &r); err != nil {
+	r, err := decodeSchema(e)
+	if err != nil {
 		return err
-	}
-	if r.Schema == nil || schemaKey(r.TableID, r.Schema.ID) != e.Key {
-		return corrupt("key %q holds another schema", e.Key)
 	}
 	l.schemas[r.TableID] = append(l.schemas[r.TableID], r.Schema)
 	return nil
@@ -219,68 +162,17 @@ func (l *loader) table(e Entry) error {
 		return err
 	}
 	d := l.databases[r.DatabaseID]
-	switch {
-	case tableKey(r.ID) != e.Key:
-		return corrupt("key %q holds table %d", e.Key, r.ID)
-	case d == nil:
-		return corrupt("table %d is in database %d, which does not exist", r.ID, r.DatabaseID)
-	case d.byName[fold(r.Name)] != nil:
+	t, err := l.snapshot.decodeTable(e, &r, d, l.schemas[r.ID])
+	if err != nil {
+		return err
+	}
+	if d.byName[fold(r.Name)] != nil {
 		return corrupt("database %d has two tables named %q", r.DatabaseID, r.Name)
-	case r.ID >= l.snapshot.head.NextTable:
-		return corrupt("table %d has an id that has not been given yet", r.ID)
-	case r.Buckets < 1 || len(r.PartitionBy) == 0 && len(r.Shards) != r.Buckets || len(r.PartitionBy) > 0 && len(r.Shards) != 0:
-		return corrupt("table %d has %d buckets and %d shards of buckets", r.ID, r.Buckets, len(r.Shards))
-	}
-	if err := l.checkShards(r.Shards, fmt.Sprintf("table %d", r.ID)); err != nil {
-		return err
-	}
-	t := &table{schemas: l.schemas[r.ID]}
-	if r.ExpiredMicros != 0 {
-		t.expired = time.UnixMicro(r.ExpiredMicros).UTC()
-	}
-	i := slices.IndexFunc(t.schemas, func(s *millrace.Schema) bool { return s.ID == r.SchemaID })
-	if i < 0 {
-		return corrupt("table %d has schema %d, which does not exist", r.ID, r.SchemaID)
-	}
-	schema := t.schemas[i]
-	for _, ids := range [][]millrace.ColumnID{r.PrimaryKey, r.PartitionBy, r.BucketKey} {
-		for _, id := range ids {
-			if schema.IndexID(id) < 0 {
-				return corrupt("table %d has column %d in a key, which does not exist", r.ID, id)
-			}
-		}
-	}
-	var err error
-	if t.Table, err = r.table(d.Name, schema); err != nil {
-		return corrupt("table %d has properties that make no sense: %v", r.ID, err)
-	}
-	if err := checkOptions(t.Table); err != nil {
-		return err
 	}
 	d.tables = append(d.tables, t)
 	d.byName[fold(r.Name)] = t
 	l.snapshot.tables[r.ID] = t
 	return l.partitionsOf(t.Table)
-}
-
-// checkOptions checks that options are of columns that there are.
-func checkOptions(t *millrace.Table) error {
-	o := &t.Options
-	ids := slices.Collect(maps.Keys(o.Aggregates))
-	if o.MergeEngine == millrace.Versioned || o.VersionColumn != 0 {
-		ids = append(ids, o.VersionColumn)
-	}
-	for _, id := range ids {
-		if t.Schema.IndexID(id) < 0 {
-			return corrupt("table %d has options of column %d, which does not exist", t.ID, id)
-		}
-	}
-	if a := o.AutoPartition; a != nil {
-		if _, err := a.Location(); err != nil || !slices.Contains(t.PartitionBy, a.Column) {
-			return corrupt("table %d is auto-partitioned by column %d in zone %q", t.ID, a.Column, a.Zone)
-		}
-	}
-	return nil
 }
 
 // partitionsOf makes the partitions of a table.
@@ -291,13 +183,11 @@ func (l *loader) partitionsOf(t *millrace.Table) error {
 	}
 	ps := &partitions{}
 	for _, r := range records {
-		if !t.Partitioned() || len(r.Values) != len(t.PartitionBy) || len(r.Shards) != t.Buckets {
-			return corrupt("partition %d of table %d has %d values and %d shards of buckets", r.ID, t.ID, len(r.Values), len(r.Shards))
+		p, err := r.of(t)
+		if err != nil {
+			return err
 		}
-		if r.Gone && r.State != millrace.PartitionExpired {
-			return corrupt("partition %d of table %d is gone and %s", r.ID, t.ID, r.State)
-		}
-		ps.byID = append(ps.byID, r.partition(t))
+		ps.byID = append(ps.byID, p)
 	}
 	ps.byName = slices.Clone(ps.byID)
 	slices.SortFunc(ps.byName, func(a, b *millrace.Partition) int { return cmp.Compare(a.Name, b.Name) })

@@ -11,7 +11,7 @@ import (
 // Entries that do not fit together are damage, whatever their checksums say, and
 // the message names the key or the thing at fault.
 func TestLoadMismatch(t *testing.T) {
-	whole, err := openGolden(t, goldenFiles(newestGolden)).kv.Load(t.Context())
+	whole, _, err := openGolden(t, goldenFiles(newestGolden)).kv.Load(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -2,10 +2,12 @@ package catalog
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"maps"
 	"math/rand/v2"
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
@@ -23,6 +25,7 @@ type model struct {
 	t             *rapid.T
 	fs            *vfs.MemFS
 	c             *Catalog
+	follower      *Catalog // of another process, as it were: it only follows commits
 	dbs           map[string]map[string]*modelTable
 	last          millrace.TableID
 	lastPartition millrace.PartitionID
@@ -51,7 +54,22 @@ func (m *model) open() {
 		m.t.Fatal(err)
 	}
 	m.c = c
+	m.follower, err = OpenKV(context.Background(), sharedKV{c.kv}, Options{Logger: slog.New(slog.DiscardHandler), Clock: c.clock})
+	if err != nil {
+		m.t.Fatal(err)
+	}
 }
+
+func (m *model) close() {
+	if err := errors.Join(m.follower.Close(), m.c.Close()); err != nil {
+		m.t.Fatal(err)
+	}
+}
+
+// sharedKV is a KV that somebody else closes.
+type sharedKV struct{ KV }
+
+func (sharedKV) Close() error { return nil }
 
 func (m *model) wantCode(err error, want errs.Code) {
 	if got := errs.CodeOf(err); got != want {
@@ -103,7 +121,7 @@ func TestModel(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		m := &model{t: t, fs: vfs.NewCrashableMem(), dbs: map[string]map[string]*modelTable{}}
 		m.open()
-		defer func() { _ = m.c.Close() }()
+		defer m.close()
 		name := rapid.SampledFrom(names)
 		ctx := context.Background()
 		actions := map[string]func(*rapid.T){
@@ -154,18 +172,14 @@ func TestModel(t *testing.T) {
 				table.nextID += int64(n)
 			},
 			"restart": func(t *rapid.T) {
-				if err := m.c.Close(); err != nil {
-					t.Fatal(err)
-				}
+				m.close()
 				m.open()
 			},
 			"crash": func(t *rapid.T) {
 				percent := rapid.SampledFrom([]int{0, 50, 100}).Draw(t, "kept")
 				seed := rapid.Uint64().Draw(t, "seed")
 				crashed := m.fs.CrashClone(vfs.CrashCloneCfg{UnsyncedDataPercent: percent, RNG: rand.New(rand.NewPCG(seed, 0))})
-				if err := m.c.Close(); err != nil {
-					t.Fatal(err)
-				}
+				m.close()
 				m.fs = crashed
 				m.open()
 			},
@@ -358,6 +372,20 @@ func (m *model) removePartition(t *rapid.T) {
 }
 
 func (m *model) check(t *rapid.T) {
+	m.checkCatalog(t)
+	if err := m.follower.await(context.Background(), m.c.current.Load().headRevision); err != nil {
+		t.Fatal(err)
+	}
+	own := m.c
+	m.c = m.follower
+	m.checkCatalog(t)
+	m.c = own
+	if a, b := m.follower.current.Load(), own.current.Load(); !reflect.DeepEqual(a.head, b.head) || !maps.Equal(a.nextIDs, b.nextIDs) {
+		t.Fatalf("the follower has %+v %v, want %+v %v", a.head, a.nextIDs, b.head, b.nextIDs)
+	}
+}
+
+func (m *model) checkCatalog(t *rapid.T) {
 	ctx := context.Background()
 	dbs, _, err := m.c.Databases(ctx, 0, "")
 	if err != nil || len(dbs) != len(m.dbs) {

@@ -45,6 +45,16 @@ func (ps *partitions) findID(id millrace.PartitionID) (int, bool) {
 	return slices.BinarySearchFunc(ps.byID, id, func(p *millrace.Partition, id millrace.PartitionID) int { return cmp.Compare(p.ID, id) })
 }
 
+// withID is the partition with an id, nil when there is none.
+func (ps *partitions) withID(id millrace.PartitionID) *millrace.Partition {
+	if ps != nil {
+		if i, ok := ps.findID(id); ok {
+			return ps.byID[i]
+		}
+	}
+	return nil
+}
+
 // with is a copy that has p, in the place of the one with its id or as a new one.
 func (ps *partitions) with(p *millrace.Partition) *partitions {
 	if ps == nil {
@@ -78,18 +88,26 @@ func insert(ps []*millrace.Partition, i int, p *millrace.Partition) []*millrace.
 
 // Partitions returns all partitions of a table by name, none of one that is not
 // partitioned. The slice is not to be changed.
-func (c *Catalog) Partitions(_ context.Context, id millrace.TableID) ([]*millrace.Partition, error) {
-	s := c.current.Load()
-	if _, err := s.tableByID(id); err != nil {
-		return nil, err
-	}
-	return s.partitions[id].all(), nil
+func (c *Catalog) Partitions(ctx context.Context, id millrace.TableID) ([]*millrace.Partition, error) {
+	return look(ctx, c, func(s *snapshot) ([]*millrace.Partition, ref, error) {
+		_, err := s.tableByID(id)
+		return s.partitions[id].all(), ref{table: id}, err
+	})
 }
 
 // Partition returns a partition by its name, in which values may be spelled in
 // another way than the canonical one.
-func (c *Catalog) Partition(_ context.Context, id millrace.TableID, name string) (*millrace.Partition, error) {
-	s := c.current.Load()
+func (c *Catalog) Partition(ctx context.Context, id millrace.TableID, name string) (*millrace.Partition, error) {
+	return look(ctx, c, func(s *snapshot) (*millrace.Partition, ref, error) {
+		p, err := s.partition(id, name)
+		if err != nil {
+			return nil, ref{}, err
+		}
+		return p, ref{id, p.ID}, nil
+	})
+}
+
+func (s *snapshot) partition(id millrace.TableID, name string) (*millrace.Partition, error) {
 	t, err := s.partitionedTable(id)
 	if err != nil {
 		return nil, err
@@ -110,20 +128,20 @@ func (c *Catalog) Partition(_ context.Context, id millrace.TableID, name string)
 }
 
 // PartitionByID returns a partition by its id.
-func (c *Catalog) PartitionByID(_ context.Context, table millrace.TableID, id millrace.PartitionID) (*millrace.Partition, error) {
-	s := c.current.Load()
-	t, err := s.partitionedTable(table)
-	if err != nil {
-		return nil, err
-	}
-	return s.partitionByID(t, id)
+func (c *Catalog) PartitionByID(ctx context.Context, table millrace.TableID, id millrace.PartitionID) (*millrace.Partition, error) {
+	return look(ctx, c, func(s *snapshot) (*millrace.Partition, ref, error) {
+		t, err := s.partitionedTable(table)
+		if err != nil {
+			return nil, ref{}, err
+		}
+		p, err := s.partitionByID(t, id)
+		return p, ref{table, id}, err
+	})
 }
 
 func (s *snapshot) partitionByID(t *table, id millrace.PartitionID) (*millrace.Partition, error) {
-	if ps := s.partitions[t.ID]; ps != nil {
-		if i, ok := ps.findID(id); ok {
-			return ps.byID[i], nil
-		}
+	if p := s.partitions[t.ID].withID(id); p != nil {
+		return p, nil
 	}
 	return nil, errs.New(errs.PartitionNotFound, "table %q has no partition with id %d", t.Path, id)
 }
@@ -146,32 +164,41 @@ var errPartitionExists = errors.New("the partition is there")
 // Table.PartitionBy, and makes it when there is none; of callers that come at once
 // one has created it. While it is being dropped the error is unavailable; when it is past open, or its time is past keeping, the error
 // is partition_expired.
-func (c *Catalog) EnsurePartition(ctx context.Context, table millrace.TableID, values []string) (p *millrace.Partition, created bool, err error) {
-	s := c.current.Load()
-	t, err := s.partitionedTable(table)
-	if err != nil {
-		return nil, false, err
-	}
-	columns := t.Names(t.PartitionBy)
-	if len(values) == len(columns) {
-		if p := s.partitions[table].named(millrace.PartitionName(columns, values)); p != nil {
-			return checkOpen(t, p) // the values were canonical
+func (c *Catalog) EnsurePartition(ctx context.Context, id millrace.TableID, values []string) (p *millrace.Partition, created bool, err error) {
+	var name string
+	var canonical []string
+	t, err := look(ctx, c, func(s *snapshot) (t *table, at ref, err error) {
+		if t, err = s.partitionedTable(id); err != nil {
+			return nil, ref{}, err
 		}
-	}
-	canonical, err := jsonrow.PartitionOfTexts(t.Table, values)
+		columns := t.Names(t.PartitionBy)
+		if len(values) == len(columns) {
+			// Most often the values are canonical.
+			if p = s.partitions[id].named(millrace.PartitionName(columns, values)); p != nil {
+				return t, ref{id, p.ID}, nil
+			}
+		}
+		if canonical, err = jsonrow.PartitionOfTexts(t.Table, values); err != nil {
+			return nil, ref{}, err
+		}
+		name = millrace.PartitionName(columns, canonical)
+		if p = s.partitions[id].named(name); p != nil {
+			return t, ref{id, p.ID}, nil
+		}
+		return t, ref{table: id}, nil
+	})
 	if err != nil {
 		return nil, false, err
 	}
-	name := millrace.PartitionName(columns, canonical)
-	if p := s.partitions[table].named(name); p != nil {
+	if p != nil {
 		return checkOpen(t, p)
 	}
 	err = c.commit(ctx, func(s *snapshot) ([]Write, error) {
-		t, err := s.partitionedTable(table)
+		t, err := s.partitionedTable(id)
 		if err != nil {
 			return nil, err
 		}
-		ps := s.partitions[table]
+		ps := s.partitions[id]
 		if p = ps.named(name); p != nil {
 			return nil, errPartitionExists
 		}
@@ -180,7 +207,7 @@ func (c *Catalog) EnsurePartition(ctx context.Context, table millrace.TableID, v
 			return nil, err
 		}
 		p = &millrace.Partition{
-			ID: s.head.NextPartition, Table: table, Name: name, Values: canonical, State: millrace.PartitionOpen,
+			ID: s.head.NextPartition, Table: id, Name: name, Values: canonical, State: millrace.PartitionOpen,
 			Shards: rotate(&s.head, t.Buckets), CreatedAt: micros(c.clock()),
 		}
 		s.head.NextPartition++
@@ -188,6 +215,9 @@ func (c *Catalog) EnsurePartition(ctx context.Context, table millrace.TableID, v
 	})
 	switch {
 	case errors.Is(err, errPartitionExists):
+		if err := c.settleFound(ctx, ref{id, p.ID}); err != nil {
+			return nil, false, err
+		}
 		return checkOpen(t, p)
 	case err != nil:
 		return nil, false, err
@@ -302,7 +332,10 @@ func (c *Catalog) changePartition(ctx context.Context, table millrace.TableID, i
 		out = &next
 		return s.putPartition(out), nil
 	})
-	if err != nil && !errors.Is(err, errUnchanged) {
+	if errors.Is(err, errUnchanged) {
+		err = c.settleFound(ctx, ref{table, id})
+	}
+	if err != nil {
 		return nil, err
 	}
 	return out, nil

@@ -281,7 +281,7 @@ func TestSnapshotsStay(t *testing.T) {
 		func() error { _, err := tc.DropTable(t.Context(), other.Path, false, false); return err },
 		func() error { _, err := tc.DropDatabase(t.Context(), "d", true); return err },
 	} {
-		old := &Catalog{}
+		old := &Catalog{kv: tc.kv}
 		old.current.Store(tc.current.Load())
 		before := describe(t, old)
 		if err := change(); err != nil {

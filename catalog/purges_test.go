@@ -93,7 +93,7 @@ func TestPurgesDamaged(t *testing.T) {
 	tc := openMem(t)
 	tc.mustCreateDatabase(t, "d")
 	table := tc.mustCreate(t, "d", inLake("t"))
-	entries, err := tc.kv.Load(t.Context())
+	entries, _, err := tc.kv.Load(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}

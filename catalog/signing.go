@@ -37,6 +37,9 @@ type rotation struct {
 // signs. It makes the first key, and a new one when the newest has signed for
 // SigningKeyLife. While a new one cannot be stored, the old ones go on.
 func (c *Catalog) SigningKeys(ctx context.Context) ([]SigningKey, error) {
+	if err := c.kv.Lease(ctx); err != nil {
+		return nil, err
+	}
 	now := c.clock()
 	keys := c.current.Load().signing.Keys
 	if len(keys) > 0 && !keys[0].due(now) {

@@ -55,7 +55,7 @@ func (c *Catalog) CreateTable(ctx context.Context, db string, spec Spec, ifNotEx
 	})
 	switch {
 	case errors.Is(err, errExists):
-		return t, false, nil
+		return t, false, c.settleFound(ctx, ref{table: t.ID})
 	case err != nil:
 		return nil, false, err
 	}
@@ -117,26 +117,33 @@ func (s *snapshot) deletes(t *table) []Write {
 }
 
 // Table returns a table by its path.
-func (c *Catalog) Table(_ context.Context, path millrace.TablePath) (*millrace.Table, error) {
-	t, err := c.current.Load().table(path)
-	if err != nil {
-		return nil, err
-	}
-	return t.Table, nil
+func (c *Catalog) Table(ctx context.Context, path millrace.TablePath) (*millrace.Table, error) {
+	return look(ctx, c, func(s *snapshot) (*millrace.Table, ref, error) {
+		t, err := s.table(path)
+		if err != nil {
+			return nil, ref{}, err
+		}
+		return t.Table, ref{table: t.ID}, nil
+	})
 }
 
 // TableByID returns a table by its id.
-func (c *Catalog) TableByID(_ context.Context, id millrace.TableID) (*millrace.Table, error) {
-	t, err := c.current.Load().tableByID(id)
-	if err != nil {
-		return nil, err
-	}
-	return t.Table, nil
+func (c *Catalog) TableByID(ctx context.Context, id millrace.TableID) (*millrace.Table, error) {
+	return look(ctx, c, func(s *snapshot) (*millrace.Table, ref, error) {
+		t, err := s.tableByID(id)
+		if err != nil {
+			return nil, ref{}, err
+		}
+		return t.Table, ref{table: id}, nil
+	})
 }
 
 // Tables lists the tables of a database by name; pages are those of Databases.
-func (c *Catalog) Tables(_ context.Context, db string, limit int, token string) (page []*millrace.Table, next string, err error) {
-	d, err := c.current.Load().database(db)
+func (c *Catalog) Tables(ctx context.Context, db string, limit int, token string) (page []*millrace.Table, next string, err error) {
+	d, err := look(ctx, c, func(s *snapshot) (*database, ref, error) {
+		d, err := s.database(db)
+		return d, ref{}, err
+	})
 	if err != nil {
 		return nil, "", err
 	}
@@ -151,12 +158,14 @@ func (c *Catalog) Tables(_ context.Context, db string, limit int, token string) 
 
 // Schemas returns every version of a table's schema, oldest first. The slice
 // and the schemas are not to be changed.
-func (c *Catalog) Schemas(_ context.Context, id millrace.TableID) ([]*millrace.Schema, error) {
-	t, err := c.current.Load().tableByID(id)
-	if err != nil {
-		return nil, err
-	}
-	return t.schemas, nil
+func (c *Catalog) Schemas(ctx context.Context, id millrace.TableID) ([]*millrace.Schema, error) {
+	return look(ctx, c, func(s *snapshot) ([]*millrace.Schema, ref, error) {
+		t, err := s.tableByID(id)
+		if err != nil {
+			return nil, ref{}, err
+		}
+		return t.schemas, ref{table: id}, nil
+	})
 }
 
 // DropTable removes a table and returns it, for its data to be dropped. With
