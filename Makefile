@@ -18,10 +18,13 @@ NATS_SERVER := $(TOOLS)/nats-server-$(NATS_SERVER_VERSION)
 BIN    := bin/millrace
 VENV   := .venv
 
-# Iceberg's runtime for Spark, of the release of e2e/python/requirements.txt; Maven brings it.
+# Iceberg's runtime for Spark, of the release of e2e/python/requirements.txt, and what it needs
+# to reach S3; Maven brings them.
 SPARK_ICEBERG         := iceberg-spark-runtime-4.0_2.13
 SPARK_ICEBERG_VERSION := 1.10.1
-SPARK_JAR             := $(CURDIR)/.tools/$(SPARK_ICEBERG)-$(SPARK_ICEBERG_VERSION).jar
+SPARK_JARS            := $(CURDIR)/.tools/$(SPARK_ICEBERG)-$(SPARK_ICEBERG_VERSION).jar $(CURDIR)/.tools/iceberg-aws-bundle-$(SPARK_ICEBERG_VERSION).jar
+EMPTY                 :=
+COMMA                 := ,
 PYTHON ?= python3
 
 # How long `make fuzz` spends on each target.
@@ -46,17 +49,17 @@ test: $(VERSITYGW) $(NATS_SERVER) ## unit, model, fault and end-to-end tests (ne
 	go test -timeout 20m ./...
 
 .PHONY: interop
-interop: build $(VENV)/.installed $(SPARK_JAR) ## the real binary against stock pyarrow, pandas, polars, pyiceberg, DuckDB and Spark
-	E2E_MILLRACE=$(CURDIR)/$(BIN) E2E_SPARK_ICEBERG=$(SPARK_JAR) $(VENV)/bin/python -m pytest -q e2e/python
+interop: build $(VENV)/.installed $(SPARK_JARS) $(VERSITYGW) ## the real binary against stock pyarrow, pandas, polars, pyiceberg, DuckDB and Spark
+	E2E_MILLRACE=$(CURDIR)/$(BIN) E2E_SPARK_ICEBERG=$(subst $(EMPTY) $(EMPTY),$(COMMA),$(SPARK_JARS)) $(VENV)/bin/python -m pytest -q e2e/python
 
 $(VENV)/.installed: e2e/python/requirements.txt
 	$(PYTHON) -m venv $(VENV)
 	$(VENV)/bin/python -m pip install --quiet --disable-pip-version-check -r $<
 	touch $@
 
-$(SPARK_JAR):
+$(SPARK_JARS):
 	timeout 120 mvn -q -B org.apache.maven.plugins:maven-dependency-plugin:2.8:copy -DoutputDirectory=$(@D) \
-		-Dartifact=org.apache.iceberg:$(SPARK_ICEBERG):$(SPARK_ICEBERG_VERSION)
+		-Dartifact=org.apache.iceberg:$(patsubst %-$(SPARK_ICEBERG_VERSION).jar,%,$(@F)):$(SPARK_ICEBERG_VERSION)
 
 .PHONY: race
 race: $(VERSITYGW) $(NATS_SERVER) ## unit tests under the race detector (needs a C compiler)

@@ -110,7 +110,8 @@ func (f *parted) pass() {
 // from it; the next pass tries again.
 func TestDropsFromALakeThatHangs(t *testing.T) {
 	f, l, tbl := newLaked(t)
-	ctx := context.Background()
+	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+	defer cancel()
 	l.fails(errs.New(errs.Unavailable, "the lake is away"))
 	for _, name := range []string{"t=20260730", "t=20260731"} {
 		require.NoError(t, f.r.DropPartition(ctx, tbl, name))

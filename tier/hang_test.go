@@ -36,7 +36,8 @@ func (h *hanging) Open(ctx context.Context, t *millrace.Table) (lake.Table, erro
 // which says that it does not answer; readers ask it once in a while only. When it
 // answers again, all is as before.
 func TestLakeHangs(t *testing.T) {
-	ctx := context.Background()
+	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+	defer cancel()
 	h := &hanging{Format: laketest.New()}
 	h.hangs.Store(true)
 	n := newNode(t, func(n *node) { n.format, n.o.LookTime = h, 20*time.Millisecond })

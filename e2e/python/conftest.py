@@ -34,14 +34,14 @@ def build(folder):
 class Server:
     """A millrace process over a data directory of its own."""
 
-    def __init__(self, binary, folder, *flags):
-        self.binary, self.folder, self.flags = binary, pathlib.Path(folder), flags
+    def __init__(self, binary, folder, *flags, env=None):
+        self.binary, self.folder, self.flags, self.env = binary, pathlib.Path(folder), flags, env or {}
         self.process = None
 
     def start(self):
         addresses = self.folder / "addresses.json"
         addresses.unlink(missing_ok=True)
-        env = {k: v for k, v in os.environ.items() if not k.startswith("MILLRACE_")}
+        env = {k: v for k, v in os.environ.items() if not k.startswith("MILLRACE_")} | self.env
         self.log = open(self.folder.parent / (self.folder.name + ".log"), "ab")
         self.process = subprocess.Popen(
             [str(self.binary), "serve", "--http-addr", "127.0.0.1:0", "--flight-addr", "127.0.0.1:0",

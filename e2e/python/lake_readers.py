@@ -12,8 +12,9 @@ from pyiceberg.catalog import load_catalog
 class PyIceberg:
     name = "pyiceberg"
 
-    def __init__(self, http):
-        self.catalog = load_catalog("millrace", type="rest", uri=http + "/iceberg")
+    def __init__(self, http, store=None):
+        credentials = {} if store is None else {"s3.access-key-id": store.access, "s3.secret-access-key": store.secret}
+        self.catalog = load_catalog("millrace", type="rest", uri=http + "/iceberg", **credentials)
 
     def tables(self, db):
         return sorted(name for _, name in self.catalog.list_tables(db))
@@ -28,17 +29,20 @@ class PyIceberg:
 class DuckDB:
     name = "duckdb"
 
-    def __init__(self, http):
-        self.http, self.connection = http, duckdb.connect()
+    def __init__(self, http, store=None):
+        self.http, self.options, self.connection = http, "", duckdb.connect()
         for extension in ("httpfs", "avro", "iceberg"):  # as packages of PyPI: INSTALL would load them from elsewhere
             module = importlib.import_module("duckdb_extension_" + extension)
             (file,) = pathlib.Path(module.__path__[0]).rglob("*.duckdb_extension")
             self.connection.execute(f"LOAD '{file}'")
         self.connection.execute("SET TimeZone = 'UTC'")
+        if store is not None:
+            self.options = ", ACCESS_DELEGATION_MODE 'none'"
+            self.connection.execute(f"CREATE SECRET lake (TYPE s3, KEY_ID '{store.access}', SECRET '{store.secret}', REGION '{store.region}', ENDPOINT '{store.address}', URL_STYLE 'path', USE_SSL false)")
         self.attach()
 
     def attach(self):
-        self.connection.execute(f"ATTACH '' AS millrace (TYPE iceberg, ENDPOINT '{self.http}/iceberg', AUTHORIZATION_TYPE 'none')")
+        self.connection.execute(f"ATTACH '' AS millrace (TYPE iceberg, ENDPOINT '{self.http}/iceberg', AUTHORIZATION_TYPE 'none'{self.options})")
 
     def tables(self, db):
         self.connection.execute("DETACH millrace")  # what it has listed once, it lists for as long as it is attached
@@ -56,7 +60,7 @@ class Spark:
     name = "spark"
     session = None
 
-    def __init__(self, http):
+    def __init__(self, http, store=None):
         from pyspark.sql import SparkSession
 
         if Spark.session is None:
@@ -68,7 +72,8 @@ class Spark:
                 .config("spark.sql.extensions", "org.apache.iceberg.spark.extensions.IcebergSparkSessionExtensions")
                 .getOrCreate())
         self.catalog = "millrace" + http.rsplit(":", 1)[1]
-        for key, value in {"": "org.apache.iceberg.spark.SparkCatalog", ".type": "rest", ".uri": http + "/iceberg", ".cache-enabled": "false"}.items():
+        credentials = {} if store is None else {".s3.access-key-id": store.access, ".s3.secret-access-key": store.secret}
+        for key, value in {"": "org.apache.iceberg.spark.SparkCatalog", ".type": "rest", ".uri": http + "/iceberg", ".cache-enabled": "false", **credentials}.items():
             self.session.conf.set(f"spark.sql.catalog.{self.catalog}{key}", value)
 
     def tables(self, db):
