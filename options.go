@@ -12,6 +12,10 @@ type TableOptions struct {
 	// LogTTL is how long records are kept: 0 stands for DefaultLogTTL, a negative
 	// value for ever.
 	LogTTL time.Duration `json:"log_ttl,omitempty"`
+	// LocalTTL is how long files of the log that the object store has are also kept on
+	// the worker's disk: 0 stands for as long as the log has them, a negative value for
+	// not at all.
+	LocalTTL time.Duration `json:"local_ttl,omitempty"`
 
 	// MergeEngine decides what a write does to the row with its key. Keyed tables only,
 	// like all that follows up to SkipUnchanged.
@@ -100,6 +104,12 @@ func (o *TableOptions) Retention() (ttl time.Duration, forever bool) {
 		return DefaultLogTTL, false
 	}
 	return o.LogTTL, false
+}
+
+// KeepLocal is how long files of the log that the object store has are also kept on the
+// worker's disk; forever says for as long as the log has them.
+func (o *TableOptions) KeepLocal() (ttl time.Duration, forever bool) {
+	return max(o.LocalTTL, 0), o.LocalTTL == 0
 }
 
 // MergeEngine names what a write does to the row with its key.

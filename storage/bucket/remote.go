@@ -82,7 +82,7 @@ func (l *Log) SendAway(before int64) []*segment.File {
 	}
 	var out []*segment.File
 	for _, f := range l.files {
-		if f.remote == nil || f.away || f.file.MaxTime() >= before && !f.file.Damaged() {
+		if !f.mayGoAway(before) {
 			continue
 		}
 		local := f.file
@@ -91,6 +91,17 @@ func (l *Log) SendAway(before int64) []*segment.File {
 		out = append(out, local)
 	}
 	return out
+}
+
+// CanSendAway says whether SendAway would find something.
+func (l *Log) CanSendAway(before int64) bool {
+	l.flushMu.Lock()
+	defer l.flushMu.Unlock()
+	return slices.ContainsFunc(l.files, func(f *logFile) bool { return f.mayGoAway(before) })
+}
+
+func (f *logFile) mayGoAway(before int64) bool {
+	return f.remote != nil && !f.away && (f.file.MaxTime() < before || f.file.Damaged())
 }
 
 // replace puts a file in the place of another one for those who take a view or open a

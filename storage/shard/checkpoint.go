@@ -38,6 +38,11 @@ type cut struct {
 func (s *Shard) cut() cut {
 	s.applyMu.RLock()
 	defer s.applyMu.RUnlock()
+	return s.cutLocked()
+}
+
+// REQUIRES: s.applyMu is held.
+func (s *Shard) cutLocked() cut {
 	s.bucketsMu.RLock()
 	defer s.bucketsMu.RUnlock()
 	c := cut{at: s.applied.Load(), tables: values(s.tables), buckets: values(s.buckets), sealed: s.sealedListLocked()}
@@ -52,12 +57,13 @@ func (s *Shard) checkpoint(ctx context.Context) error {
 	started := s.o.Clock.Now()
 	for {
 		c := s.cut()
-		if c.at == nil || c.at.lsn <= s.manifest.lsn && !s.releaseDue() {
+		if c.at == nil || c.at.lsn <= s.manifest.lsn && !s.releaseDue() && !s.awayDue() {
 			return nil
 		}
 		logged := s.sinceBytes.Swap(0)
 		err := s.writeCheckpoint(ctx, c)
 		if err == nil {
+			s.offer(ctx, c)
 			wake(s.sweep)
 			s.o.Metrics.checkpointSeconds.Observe(s.o.Clock.Now().Sub(started).Seconds())
 			s.o.Logger.DebugContext(ctx, "checkpoint", slog.Int("shard", int(s.o.ID)), slog.Uint64("lsn", uint64(c.at.lsn)), slog.Int64("log_bytes", logged))
@@ -83,6 +89,8 @@ func (s *Shard) writeCheckpoint(ctx context.Context, c cut) error {
 	for _, t := range c.tables {
 		m.addTable(t)
 	}
+	m.Remote = s.uploads.known()
+	s.sendAway(c.buckets)
 	if err := s.release(c.buckets); err != nil {
 		return err
 	}
@@ -116,8 +124,10 @@ func (s *Shard) writeCheckpoint(ctx context.Context, c cut) error {
 	older := s.manifest.number
 	s.manifest = manifestInfo{number: m.Number, lsn: m.LSN}
 	s.checkpointed.Store(uint64(m.LSN))
-	if err := s.log.Purge(ctx, m.LSN); err != nil {
-		return fmt.Errorf("shard.checkpoint: purge: %w", err)
+	if s.o.Remote == nil { // else what is published there says what the log may let go of
+		if err := s.log.Purge(ctx, m.LSN); err != nil {
+			return fmt.Errorf("shard.checkpoint: purge: %w", err)
+		}
 	}
 	s.o.Hook("checkpoint:purged")
 	s.removeDoomed(m.LSN)

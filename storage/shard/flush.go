@@ -39,6 +39,11 @@ func (s *Shard) flushLoop(ctx context.Context) {
 			due = true
 		case <-unflushed:
 		case <-retry.C:
+		case <-s.uploads.idle:
+			if s.uploadBehind() && !due {
+				s.offer(ctx, s.cut())
+			}
+			continue
 		case asked := <-s.expiry.ask:
 			asked <- s.lookForExpired()
 			continue
@@ -53,7 +58,8 @@ func (s *Shard) flushLoop(ctx context.Context) {
 			}
 		case <-tick.C:
 			s.snapshots.expire()
-			due = due || s.sinceBytes.Load() > 0 && s.o.Clock.Now().Sub(last) >= s.o.CheckpointEvery
+			s.uploadAge()
+			due = due || s.awayDue() || s.sinceBytes.Load() > 0 && s.o.Clock.Now().Sub(last) >= s.o.CheckpointEvery
 		}
 		due = due || s.sinceBytes.Load() >= s.o.CheckpointBytes
 		err := s.flushTails()

@@ -61,6 +61,8 @@ type Manifest struct {
 	Buckets      []BucketManifest  `json:"buckets"`
 	Sealed       []SealedPartition `json:"sealed,omitempty"`
 	Tails        string            `json:"tails,omitempty"` // file name; none when all tails are empty
+	// Remote is what of the checkpoint lies in the object store; nil without one.
+	Remote *RemotePart `json:"remote,omitempty"`
 }
 
 // SealedPartition is a partition that takes no more writes.
@@ -88,6 +90,8 @@ type BucketManifest struct {
 	// lies below; 0 when nothing waits for that.
 	Passed       millrace.Offset `json:"passed,omitempty"`
 	PassedMicros int64           `json:"passed_micros,omitempty"`
+	// Spans are the bucket's parts of tails objects, in a manifest in the object store.
+	Spans []TailSpan `json:"spans,omitempty"`
 }
 
 func bucketManifest(id millrace.BucketID, st *bucket.State) BucketManifest {

@@ -18,6 +18,8 @@ type Metrics struct {
 	expiredRecords     prometheus.Counter
 	expiredBytes       prometheus.Counter
 	oldestSeconds      *prometheus.GaugeVec
+	uploadFailures     prometheus.Counter
+	uploadAgeSeconds   *prometheus.GaugeVec
 }
 
 // NewMetrics registers the metrics.
@@ -46,12 +48,23 @@ func NewMetrics(reg prometheus.Registerer) *Metrics {
 		oldestSeconds: prometheus.NewGaugeVec(prometheus.GaugeOpts{
 			Name: "millrace_shard_oldest_record_age_seconds", Help: "Age of the oldest stored batch that readers see, as of the last look for expired ones.",
 		}, []string{"shard"}),
+		uploadFailures: prometheus.NewCounter(prometheus.CounterOpts{
+			Name: "millrace_shard_upload_failures_total", Help: "Checkpoints that did not reach the object store.",
+		}),
+		uploadAgeSeconds: prometheus.NewGaugeVec(prometheus.GaugeOpts{
+			Name: "millrace_shard_upload_age_seconds", Help: "Age of the newest checkpoint in the object store while it does not cover everything: until then the log keeps the rest.",
+		}, []string{"shard"}),
 	}
-	reg.MustRegister(m.groupOps, m.checkpointSeconds, m.checkpointFailures, m.writersForgotten, m.expiredRecords, m.expiredBytes, m.oldestSeconds)
+	reg.MustRegister(m.uploadFailures, m.uploadAgeSeconds, m.groupOps, m.checkpointSeconds, m.checkpointFailures, m.writersForgotten, m.expiredRecords, m.expiredBytes, m.oldestSeconds)
 	return m
 }
 
 // oldestRecord notes the age of a shard's oldest batch.
 func (m *Metrics) oldestRecord(id millrace.ShardID, age time.Duration) {
 	m.oldestSeconds.WithLabelValues(strconv.Itoa(int(id))).Set(max(0, age.Seconds()))
+}
+
+// uploadAge notes how old a shard's newest checkpoint in the object store is.
+func (m *Metrics) uploadAge(id millrace.ShardID, age time.Duration) {
+	m.uploadAgeSeconds.WithLabelValues(strconv.Itoa(int(id))).Set(max(0, age.Seconds()))
 }

@@ -66,7 +66,7 @@ func (s *Shard) knownTable(id millrace.TableID) *tableState {
 
 func (s *Shard) bucketOptions(id millrace.BucketID) bucket.Options {
 	root := path.Join(s.o.Dir, segmentsDir)
-	return bucket.Options{
+	o := bucket.Options{
 		FS:        s.o.FS,
 		Root:      root,
 		Dir:       path.Join(root, tableDir(id.Table), partitionDir(id.Partition), fmt.Sprintf("%05d", id.Bucket)),
@@ -75,6 +75,10 @@ func (s *Shard) bucketOptions(id millrace.BucketID) bucket.Options {
 		Codec:     s.o.Codec,
 		Logger:    s.o.Logger,
 	}
+	if s.o.Remote != nil {
+		o.OpenRemote = s.o.Remote.Open
+	}
+	return o
 }
 
 const segmentsDir = "segments"

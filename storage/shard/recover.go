@@ -42,6 +42,7 @@ func Open(ctx context.Context, o Options) (_ *Shard, err error) {
 	s.snapshots.init(o.MaxSnapshots, o.Clock)
 	s.subs.init()
 	s.expiry.init()
+	s.uploads.init(o.Clock.Now())
 	if err := o.FS.MkdirAll(path.Join(o.Dir, segmentsDir), 0o755); err != nil {
 		return nil, fmt.Errorf("shard.Open: %w", err)
 	}
@@ -72,6 +73,9 @@ func Open(ctx context.Context, o Options) (_ *Shard, err error) {
 	s.cancel = cancel
 	s.wg.Go(func() { s.loop(run) })
 	s.wg.Go(func() { s.flushLoop(run) })
+	if o.Remote != nil {
+		s.wg.Go(func() { s.uploadLoop(run) })
+	}
 	return s, nil
 }
 
@@ -95,6 +99,7 @@ func (s *Shard) recover(ctx context.Context) error {
 		return err
 	}
 	s.manifest = manifestInfo{number: m.Number, lsn: m.LSN}
+	s.uploads.part = m.Remote
 	s.checkpointed.Store(uint64(m.LSN))
 	if err := s.restoreBuckets(m); err != nil {
 		return err

@@ -14,6 +14,7 @@ import (
 type releasedFile struct {
 	file   *segment.File
 	bucket millrace.BucketID
+	away   bool // only its local copy goes
 }
 
 // releaseDue says whether a bucket may let go of something, as of the last look.
@@ -33,7 +34,7 @@ func (s *Shard) release(all []*bucketState) error {
 		s.tailBytes.Add(-r.TailBytes)
 		s.o.Metrics.expiredBytes.Add(float64(r.TailBytes))
 		for _, f := range r.Files {
-			s.expiry.released = append(s.expiry.released, releasedFile{f, b.id})
+			s.expiry.released = append(s.expiry.released, releasedFile{file: f, bucket: b.id})
 		}
 		if err != nil {
 			return err
@@ -47,10 +48,14 @@ func (s *Shard) release(all []*bucketState) error {
 // made. What cannot be removed stays: the next start removes what no manifest names.
 func (s *Shard) removeReleased() {
 	for _, r := range s.expiry.released {
-		s.o.Metrics.expiredBytes.Add(float64(r.file.Size()))
-		// Readers that have it open read on.
-		if err := s.o.FS.Remove(r.file.Path()); err != nil && !oserror.IsNotExist(err) {
-			s.o.Logger.Warn("a file of expired records stays", slogBucket(r.bucket), slog.String("file", r.file.Path()), slogErr(err))
+		if !r.away {
+			s.o.Metrics.expiredBytes.Add(float64(r.file.Size()))
+		}
+		// Readers that have it open read on. Objects go when no checkpoint names them.
+		if r.file.Local() {
+			if err := s.o.FS.Remove(r.file.Path()); err != nil && !oserror.IsNotExist(err) {
+				s.o.Logger.Warn("a file that is not needed any more stays", slogBucket(r.bucket), slog.String("file", r.file.Path()), slogErr(err))
+			}
 		}
 		s.closeReleased(r)
 	}
@@ -59,6 +64,6 @@ func (s *Shard) removeReleased() {
 
 func (s *Shard) closeReleased(r releasedFile) {
 	if err := r.file.Close(); err != nil {
-		s.o.Logger.Warn("a file of expired records does not close", slogBucket(r.bucket), slogErr(err))
+		s.o.Logger.Warn("a file that is not needed any more does not close", slogBucket(r.bucket), slogErr(err))
 	}
 }

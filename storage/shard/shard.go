@@ -51,6 +51,8 @@ type Options struct {
 	Clock   Clock
 	Logger  *slog.Logger
 	Metrics *Metrics
+	// Remote is where checkpoints also go; nil: nowhere.
+	Remote Remote
 	// Hook is called at named points of the write and checkpoint path, so that
 	// tests can stop there; nil in production.
 	Hook func(point string)
@@ -122,6 +124,7 @@ type Shard struct {
 	sweep        chan struct{}         // asks the loop to forget idle writers; capacity 1
 	stuck        atomic.Pointer[error] // why the last flush or checkpoint failed; nil when it did not
 	doomed       doomedDirs
+	uploads      uploads
 	expiry       expiry
 
 	reads     gate
@@ -233,6 +236,7 @@ func (s *Shard) Close(ctx context.Context) error {
 		// leaves, and nothing writes any more.
 		return errors.Join(err, s.kv.Close())
 	}
+	s.dropUpload()
 	s.reads.close()
 	if werr := s.snapshots.closeAll(ctx); werr != nil {
 		return errors.Join(err, werr)
