@@ -25,6 +25,12 @@ SPARK_ICEBERG_VERSION := 1.10.1
 SPARK_JARS            := $(CURDIR)/.tools/$(SPARK_ICEBERG)-$(SPARK_ICEBERG_VERSION).jar $(CURDIR)/.tools/iceberg-aws-bundle-$(SPARK_ICEBERG_VERSION).jar
 EMPTY                 :=
 COMMA                 := ,
+
+# Catalogs that others made, which lake tables are committed to: the jars of Iceberg's REST
+# server, and a Hive metastore with an empty database.
+CATALOG_JARS := $(CURDIR)/.tools/catalogs
+HIVE_VERSION := 4.0.1
+HIVE         := $(CURDIR)/.tools/hive-$(HIVE_VERSION)
 PYTHON ?= python3
 
 # How long `make fuzz` spends on each target.
@@ -49,8 +55,9 @@ test: $(VERSITYGW) $(NATS_SERVER) ## unit, model, fault and end-to-end tests (ne
 	go test -timeout 20m ./...
 
 .PHONY: interop
-interop: build $(VENV)/.installed $(SPARK_JARS) $(VERSITYGW) ## the real binary against stock pyarrow, pandas, polars, pyiceberg, DuckDB and Spark
-	E2E_MILLRACE=$(CURDIR)/$(BIN) E2E_SPARK_ICEBERG=$(subst $(EMPTY) $(EMPTY),$(COMMA),$(SPARK_JARS)) $(VENV)/bin/python -m pytest -q e2e/python
+interop: build $(VENV)/.installed $(SPARK_JARS) $(VERSITYGW) $(HIVE)/.installed ## the real binary against stock pyarrow, pandas, polars, pyiceberg, DuckDB and Spark, and catalogs of others
+	E2E_MILLRACE=$(CURDIR)/$(BIN) E2E_SPARK_ICEBERG=$(subst $(EMPTY) $(EMPTY),$(COMMA),$(SPARK_JARS)) \
+		E2E_CATALOG_JARS=$(CATALOG_JARS) E2E_HIVE=$(HIVE) $(VENV)/bin/python -m pytest -q e2e/python
 
 $(VENV)/.installed: e2e/python/requirements.txt
 	$(PYTHON) -m venv $(VENV)
@@ -60,6 +67,24 @@ $(VENV)/.installed: e2e/python/requirements.txt
 $(SPARK_JARS):
 	timeout 120 mvn -q -B org.apache.maven.plugins:maven-dependency-plugin:2.8:copy -DoutputDirectory=$(@D) \
 		-Dartifact=org.apache.iceberg:$(patsubst %-$(SPARK_ICEBERG_VERSION).jar,%,$(@F)):$(SPARK_ICEBERG_VERSION)
+
+$(CATALOG_JARS)/.installed: e2e/catalogs/pom.xml
+	rm -rf $(@D)
+	timeout 300 mvn -q -B -f $< org.apache.maven.plugins:maven-dependency-plugin:2.8:copy-dependencies -DoutputDirectory=$(@D)
+	touch $@
+
+# Over Derby a metastore can compare pointers only when their column is no CLOB.
+$(HIVE)/.installed: $(CATALOG_JARS)/.installed
+	rm -rf $(@D)
+	timeout 300 mvn -q -B org.apache.maven.plugins:maven-dependency-plugin:2.8:copy -DoutputDirectory=$(@D) \
+		-Dartifact=org.apache.hive:hive-standalone-metastore-server:$(HIVE_VERSION):tar.gz:bin
+	tar -xzf $(@D)/*.tar.gz -C $(@D) --strip-components 1
+	rm $(@D)/*.tar.gz $(@D)/lib/mysql-*.jar $(@D)/lib/mssql-*.jar
+	sed -i '/"APP"."TABLE_PARAMS" (/s/"PARAM_VALUE" CLOB/"PARAM_VALUE" VARCHAR(4000)/' $(@D)/scripts/metastore/upgrade/derby/hive-schema-4*.derby.sql
+	cd $(@D) && METASTORE_HOME=$(@D) timeout 300 java -Dderby.system.durability=test -cp 'lib/*:$(CATALOG_JARS)/*' \
+		org.apache.hadoop.hive.metastore.tools.schematool.MetastoreSchemaTool -dbType derby -initSchema \
+		-url 'jdbc:derby:;databaseName=$(@D)/derby;create=true' -driver org.apache.derby.jdbc.EmbeddedDriver -userName APP -passWord mine > schema.log 2>&1
+	touch $@
 
 .PHONY: race
 race: $(VERSITYGW) $(NATS_SERVER) ## unit tests under the race detector (needs a C compiler)

@@ -31,7 +31,7 @@ func (s *Server) openLake(ctx context.Context) error {
 	})
 	switch {
 	case err == nil:
-		own, err := s.settings.ownCatalog()
+		own, err := s.settings.ownCatalog(store)
 		if err != nil {
 			return err
 		}

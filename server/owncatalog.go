@@ -3,21 +3,18 @@ package server
 import (
 	"strings"
 
-	"github.com/millrace/millrace/errs"
+	"github.com/millrace/millrace/objstore"
 	"github.com/millrace/millrace/tier/iceberg/owncatalog"
 )
 
 // ownCatalog is the catalog that lake tables are committed to; nil when the settings
 // name none.
-func (s *Settings) ownCatalog() (*owncatalog.Catalog, error) {
+func (s *Settings) ownCatalog(store objstore.Store) (*owncatalog.Catalog, error) {
 	if s.LakeCatalog == "" {
 		if s.LakeCatalogURI != "" || len(s.LakeCatalogProperties) > 0 {
 			return nil, wrong("lake-catalog", "is not set, yet something is said about it")
 		}
 		return nil, nil //nolint:nilnil // There is none.
-	}
-	if s.LakeCatalog == owncatalog.SQL && !strings.HasPrefix(s.LakeURI, "file://") {
-		return nil, errs.New(errs.NotImplemented, "setting lake-catalog is %s, and lake-uri is %q: an SQL catalog of tables in S3 comes with a later release", s.LakeCatalog, s.LakeURI)
 	}
 	props := map[string]string{}
 	for _, p := range s.LakeCatalogProperties {
@@ -27,14 +24,16 @@ func (s *Settings) ownCatalog() (*owncatalog.Catalog, error) {
 		}
 		props[key] = value
 	}
-	c, err := owncatalog.New(owncatalog.Options{Kind: s.LakeCatalog, URI: s.LakeCatalogURI, Properties: props})
-	if e := err; e != nil {
-		if errs.Is(e, errs.NotImplemented) {
-			return nil, e
-		}
-		return nil, wrong("lake-catalog", "%v", e)
+	c, err := owncatalog.New(owncatalog.Options{Kind: s.LakeCatalog, URI: s.LakeCatalogURI, Properties: props, Store: store})
+	if err != nil {
+		return nil, wrong("lake-catalog", "%v", err)
 	}
 	return c, nil
+}
+
+// notSecret are the properties that say where things are.
+var notSecret = map[string]bool{
+	"warehouse": true, "catalog-name": true, "prefix": true, "glue.id": true, "glue.region": true, "glue.endpoint": true,
 }
 
 // withoutSecrets hides the values of properties, but for those that are known to be no
@@ -43,7 +42,7 @@ func withoutSecrets(properties string) string {
 	parts := strings.Split(properties, ",")
 	for i, p := range parts {
 		switch key, _, ok := strings.Cut(p, "="); {
-		case !ok, key == "warehouse", key == "catalog-name", key == "prefix":
+		case !ok, notSecret[key]:
 		default:
 			parts[i] = key + "=***"
 		}

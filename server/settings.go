@@ -23,8 +23,8 @@ type Settings struct {
 	LakeURI   string `name:"lake-uri" default:"file://<data-dir>/lake" help:"Where lake tables are: file:///folder or s3://bucket/prefix."`
 	RemoteURI string `name:"remote-uri" default:"file://<data-dir>/remote" help:"Where remote segments and snapshots are, a file or s3 address. Not yet." later:"remote segments"`
 
-	LakeCatalog           string   `name:"lake-catalog" default:"" help:"A catalog of your own that lake tables are committed to: rest, or sql (SQLite); empty: the lake stands alone."`
-	LakeCatalogURI        string   `name:"lake-catalog-uri" default:"" help:"Its address: http(s)://host/path, or sqlite:///file."`
+	LakeCatalog           string   `name:"lake-catalog" default:"" help:"A catalog of your own that lake tables are committed to: rest, glue, hive, or sql (SQLite); empty: the lake stands alone."`
+	LakeCatalogURI        string   `name:"lake-catalog-uri" default:"" help:"Its address: http(s)://host/path, thrift://host:port, or sqlite:///file; none for Glue at Amazon's."`
 	LakeCatalogProperties []string `name:"lake-catalog-properties" default:"" help:"What its client is told, as token=…,warehouse=…; in the environment rather than in a flag, when it is secret."`
 
 	S3Endpoint  string `name:"s3-endpoint" default:"" help:"Address of an S3 server other than AWS, as http://127.0.0.1:9000. Credentials are those of AWS's tools: environment, files, roles."`
@@ -68,7 +68,7 @@ func (s *Settings) Validate() error {
 	if _, err := cacheBytes(s.CacheSize, 0); err != nil {
 		return err
 	}
-	if _, err := s.ownCatalog(); err != nil {
+	if _, err := s.ownCatalog(nil); err != nil {
 		return err
 	}
 	for _, a := range s.addresses() {

@@ -46,7 +46,7 @@ class Server:
         self.process = subprocess.Popen(
             [str(self.binary), "serve", "--http-addr", "127.0.0.1:0", "--flight-addr", "127.0.0.1:0",
              "--data-dir", str(self.folder), *self.flags],
-            stdout=self.log, stderr=self.log, env=env,
+            stdout=self.log, stderr=self.log, env={**env, **self.env},
         )
         deadline = time.monotonic() + 30
         while time.monotonic() < deadline:

@@ -1,31 +1,32 @@
-"""Tables that are committed to a catalog of the user's own, here pyiceberg's over SQLite, where others commit, too."""
+"""Tables that are committed to a catalog of the user's own, where others commit, too: pyiceberg's over SQLite, and Glue, Hive and REST by servers that others made."""
 
 import pathlib
 import tempfile
 
+import lake_catalogs
 import pyarrow as pa
 import pytest
 import requests
 from conftest import LAKE, Server, Table, build, column
 from lake_readers import PyIceberg, rows
-from pyiceberg.catalog.sql import SqlCatalog
 
 MINE = {"table.datalake.freshness": "1h", "table.datalake.auto-compaction": "false", **LAKE}
 
 
-@pytest.fixture(scope="module")
-def own():
+@pytest.fixture(scope="module", params=[lake_catalogs.SQL, lake_catalogs.Glue, lake_catalogs.REST, lake_catalogs.Hive], ids=lambda c: c.kind)
+def own(request):
     """A server that is told of the catalog, and the catalog."""
-    with tempfile.TemporaryDirectory(prefix="millrace-own-") as folder:
-        data, file = pathlib.Path(folder) / "data", pathlib.Path(folder) / "catalog.db"
-        data.mkdir()
-        catalog = SqlCatalog("shop", uri=f"sqlite:///{file}", warehouse=f"file://{folder}/elsewhere")
-        server = Server(build(folder), data, "--lake-catalog", "sql", "--lake-catalog-uri", f"sqlite://{file}", "--lake-catalog-properties", "catalog-name=shop").start()
+    with tempfile.TemporaryDirectory(prefix="millrace-own-") as name:
+        folder = pathlib.Path(name)
+        (folder / "data").mkdir()
+        catalog = request.param(folder)
+        server = Server(build(folder), folder / "data", *catalog.flags, env=getattr(catalog, "env", {})).start()
         try:
             server.call("POST", "/v1/databases", {"name": "own"})
-            yield server, catalog
+            yield server, catalog.client
         finally:
             server.kill()
+            catalog.close()
 
 
 def make(server, name, columns, key=None):

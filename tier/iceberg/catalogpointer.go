@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"strings"
 	"time"
 
@@ -24,6 +25,10 @@ type Catalog interface {
 	DropTable(ctx context.Context, name table.Identifier) error
 	CreateNamespace(ctx context.Context, namespace table.Identifier, props ice.Properties) error
 }
+
+// ErrRefused is in an error of a [Catalog] that does not take the credentials, or no
+// longer.
+var ErrRefused = errors.New("the catalog refuses the credentials")
 
 // catalogTries bounds how often a change is put to a catalog.
 const catalogTries = 5
@@ -154,6 +159,15 @@ func (p *catalogPointer) unavailable(ctx context.Context, err error, format stri
 	what := fmt.Sprintf(format, args...)
 	if ctx.Err() != nil {
 		return fmt.Errorf("%s: %w", what, ctx.Err())
+	}
+	if e, ok := errors.AsType[*errs.Error](err); ok {
+		return e
+	}
+	switch {
+	case errors.Is(err, ErrRefused):
+		return errs.New(errs.Unavailable, "the catalog did not %s, since it refuses the credentials, or they have expired: renew them in lake-catalog-properties, or where they come from: %v", what, err)
+	case errors.Is(err, fs.ErrNotExist):
+		return errs.New(errs.CorruptData, "the catalog did not %s, since a file of its metadata is gone: restore it; nothing is written to the table before: %v", what, err)
 	}
 	return errs.New(errs.Unavailable, "the catalog did not %s: %v", what, err)
 }

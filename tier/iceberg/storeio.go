@@ -40,6 +40,12 @@ var (
 	_ iceio.BulkRemovableIO = (*storeIO)(nil)
 )
 
+// StoreIO shows a store to the catalog clients of iceberg-go, which write metadata
+// themselves, for the life of a context.
+func StoreIO(ctx context.Context, store objstore.Store) iceio.WriteFileIO {
+	return &storeIO{ctx: ctx, store: store}
+}
+
 // keyOf is the key of a URI in a store.
 func keyOf(s objstore.Reader, uri string) (string, error) {
 	key, ok := strings.CutPrefix(uri, s.URI()+"/")

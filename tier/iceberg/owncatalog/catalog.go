@@ -2,6 +2,9 @@ package owncatalog
 
 import (
 	"context"
+	"errors"
+	"fmt"
+	"strings"
 	"sync"
 	"time"
 
@@ -9,6 +12,7 @@ import (
 	"github.com/apache/iceberg-go/catalog"
 	"github.com/apache/iceberg-go/table"
 
+	"github.com/millrace/millrace/objstore"
 	"github.com/millrace/millrace/tier/iceberg"
 )
 
@@ -17,7 +21,10 @@ const callTime = time.Minute
 
 // Catalog is a catalog of the user's own.
 type Catalog struct {
-	open func(context.Context) (catalog.Catalog, error)
+	open  func(context.Context) (catalog.Catalog, error)
+	store objstore.Store // of the lake's files
+	// fold is for catalogs that know names in lower case only.
+	fold bool
 
 	mu     sync.Mutex
 	client catalog.Catalog // nil until it was reached
@@ -29,11 +36,29 @@ var _ iceberg.Catalog = (*Catalog)(nil)
 func (c *Catalog) call(ctx context.Context, f func(context.Context, catalog.Catalog) error) error {
 	ctx, cancel := context.WithTimeout(ctx, callTime)
 	defer cancel()
-	client, err := c.reach(ctx)
-	if err != nil {
-		return err
+	if c.store != nil {
+		ctx = context.WithValue(ctx, storeKey{}, c.store)
 	}
-	return f(ctx, client)
+	client, err := c.reach(ctx)
+	if err == nil {
+		err = f(ctx, client)
+	}
+	if err != nil && refused(err) {
+		return fmt.Errorf("%w: %w", iceberg.ErrRefused, err)
+	}
+	return err
+}
+
+// named is a name as the catalog has it.
+func (c *Catalog) named(name table.Identifier) table.Identifier {
+	if !c.fold {
+		return name
+	}
+	out := make(table.Identifier, len(name))
+	for i, n := range name {
+		out[i] = strings.ToLower(n)
+	}
+	return out
 }
 
 func (c *Catalog) reach(ctx context.Context) (catalog.Catalog, error) {
@@ -52,7 +77,7 @@ func (c *Catalog) reach(ctx context.Context) (catalog.Catalog, error) {
 // LoadTable implements iceberg.Catalog.
 func (c *Catalog) LoadTable(ctx context.Context, name table.Identifier) (t *table.Table, err error) {
 	err = c.call(ctx, func(ctx context.Context, client catalog.Catalog) (err error) {
-		t, err = client.LoadTable(ctx, name)
+		t, err = client.LoadTable(ctx, c.named(name))
 		return err
 	})
 	return t, err
@@ -61,7 +86,7 @@ func (c *Catalog) LoadTable(ctx context.Context, name table.Identifier) (t *tabl
 // CommitTable implements iceberg.Catalog.
 func (c *Catalog) CommitTable(ctx context.Context, name table.Identifier, requirements []table.Requirement, updates []table.Update) (m table.Metadata, location string, err error) {
 	err = c.call(ctx, func(ctx context.Context, client catalog.Catalog) (err error) {
-		m, location, err = client.CommitTable(ctx, name, requirements, updates)
+		m, location, err = client.CommitTable(ctx, c.named(name), requirements, updates)
 		return err
 	})
 	return m, location, err
@@ -69,13 +94,21 @@ func (c *Catalog) CommitTable(ctx context.Context, name table.Identifier, requir
 
 // DropTable implements iceberg.Catalog.
 func (c *Catalog) DropTable(ctx context.Context, name table.Identifier) error {
-	return c.call(ctx, func(ctx context.Context, client catalog.Catalog) error { return client.DropTable(ctx, name) })
+	return c.call(ctx, func(ctx context.Context, client catalog.Catalog) error { return client.DropTable(ctx, c.named(name)) })
 }
 
 // CreateNamespace implements iceberg.Catalog.
 func (c *Catalog) CreateNamespace(ctx context.Context, namespace table.Identifier, props ice.Properties) error {
 	return c.call(ctx, func(ctx context.Context, client catalog.Catalog) error {
-		return client.CreateNamespace(ctx, namespace, props)
+		err := client.CreateNamespace(ctx, c.named(namespace), props)
+		if err == nil || errors.Is(err, catalog.ErrNamespaceAlreadyExists) {
+			return err
+		}
+		// Who may not make one can still use one that is there.
+		if there, e := client.CheckNamespaceExists(ctx, c.named(namespace)); e == nil && there {
+			return nil
+		}
+		return err
 	})
 }
 

@@ -25,8 +25,14 @@ func TestNew(t *testing.T) {
 		{Options{Kind: REST}, errs.InvalidValue},
 		{Options{Kind: SQL, URI: "sqlite://relative"}, errs.InvalidValue},
 		{Options{Kind: SQL, URI: "postgres://h/db"}, errs.InvalidValue},
-		{Options{Kind: "glue", URI: "glue://"}, errs.NotImplemented},
-		{Options{Kind: "hive", URI: "thrift://h:9083"}, errs.NotImplemented},
+		{Options{Kind: Glue}, ""},
+		{Options{Kind: Glue, URI: "http://127.0.0.1:5000"}, ""},
+		{Options{Kind: Glue, URI: "glue://"}, errs.InvalidValue},
+		{Options{Kind: Hive, URI: "thrift://h:9083"}, ""},
+		{Options{Kind: Hive, URI: "thrift://h,thrift://[::1]:9084"}, ""},
+		{Options{Kind: Hive, URI: "thrift://h:9083/path"}, errs.InvalidValue},
+		{Options{Kind: Hive, URI: "http://h:9083"}, errs.InvalidValue},
+		{Options{Kind: Hive}, errs.InvalidValue},
 		{Options{Kind: "paper", URI: "x"}, errs.InvalidValue},
 	} {
 		if _, err := New(c.o); (err != nil) != (c.code != "") || err != nil && !errs.Is(err, c.code) {
