@@ -79,7 +79,7 @@ func openInProcess(ctx context.Context, dir string, t *table, schema *arrow.Sche
 		return nil, err
 	}
 	in.router = router.New(router.Options{
-		Catalog: oneTable{t: in.table}, Shards: in.worker.Shards(), Signer: unsigned{}, Clock: wallClock{},
+		Catalog: oneTable{t: in.table}, Owners: router.Local(in.worker.Shards()), Signer: unsigned{}, Clock: wallClock{},
 		Logger: slog.New(slog.DiscardHandler), Registerer: prometheus.NewRegistry(),
 	})
 	return in, nil

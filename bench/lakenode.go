@@ -74,7 +74,7 @@ func openLakeNode(ctx context.Context, dir string) (*lakeNode, error) {
 	}
 	n.tier = tier.New(o)
 	n.router = router.New(router.Options{
-		Catalog: n.cat, Shards: n.worker.Shards(), Signer: unsigned{}, Lake: n.tier, Clock: clock,
+		Catalog: n.cat, Owners: router.Local(n.worker.Shards()), Signer: unsigned{}, Lake: n.tier, Clock: clock,
 		Logger: quiet, Registerer: prometheus.NewRegistry(),
 	})
 	n.tier.Attach(n.router)

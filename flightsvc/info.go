@@ -35,11 +35,13 @@ func (s *Service) GetFlightInfo(ctx context.Context, d *flight.FlightDescriptor)
 		return nil, err
 	}
 	defer plan.Close()
-	rows, bytes, err := s.o.Router.Size(plan)
+	rows, bytes, err := s.o.Router.Size(ctx, plan)
 	if err != nil {
 		return nil, err
 	}
-	s.o.Router.Hold(plan, router.TicketTTL, router.TicketTTL)
+	if err := s.o.Router.Hold(ctx, plan, router.TicketTTL, router.TicketTTL); err != nil {
+		return nil, err
+	}
 	partitions, buckets := plan.Skipped()
 	snapshot, lag := plan.LakeSnapshot()
 	info := &flight.FlightInfo{

@@ -55,7 +55,7 @@ func (t *tail) beat(all bool) error {
 			return err
 		}
 	}
-	standings, err := t.rd.Standings()
+	standings, err := t.rd.Standings(t.ctx)
 	if err != nil {
 		return err
 	}

@@ -32,7 +32,7 @@ func (h *Handler) AlterTable(w http.ResponseWriter, r *http.Request, database op
 		t, err = h.o.Catalog.AlterTable(r.Context(), t.Path, req.Ops, version)
 	}
 	if err == nil {
-		h.o.Router.AlteredTable(t)
+		h.o.Router.AlteredTable(r.Context(), t)
 	}
 	if err != nil {
 		h.problem(w, r, err)

@@ -112,7 +112,7 @@ func (h *Handler) poll(w http.ResponseWriter, r *http.Request, rd *router.Reader
 		}
 		wait = 0
 	}
-	marks, err := rd.HighWatermarks()
+	marks, err := rd.HighWatermarks(r.Context())
 	if err != nil {
 		h.problem(w, r, err)
 		return

@@ -128,11 +128,11 @@ func (h *Handler) GetInfo(w http.ResponseWriter, _ *http.Request) {
 }
 
 // GetCluster answers get_cluster.
-func (h *Handler) GetCluster(w http.ResponseWriter, _ *http.Request) {
+func (h *Handler) GetCluster(w http.ResponseWriter, r *http.Request) {
 	id := h.o.Catalog.ClusterID()
 	out := openapi.Cluster{ClusterID: hex.EncodeToString(id[:]), Mode: openapi.ClusterModeSingle}
 	state := openapi.WorkerStateReady
-	for _, s := range h.o.Router.Shards() {
+	for _, s := range h.o.Router.Shards(r.Context()) {
 		sh := openapi.Shard{
 			Shard: int(s.ID), Owner: h.o.Owner, State: openapi.ShardStateOpen, Epoch: int64(s.Epoch),
 			Lsn: int64(s.LSN), CheckpointLsn: int64(s.CheckpointLSN), Buckets: s.Buckets,

@@ -43,7 +43,7 @@ func newNode(t *testing.T) *node {
 	require.NoError(t, err)
 	n.w, err = storage.Open(ctx, storage.Options{Dir: "data", Shards: 1, FS: fs, Clock: n.clock, Logger: quiet, Registerer: prometheus.NewRegistry()})
 	require.NoError(t, err)
-	r := router.New(router.Options{Catalog: cat, Shards: n.w.Shards(), Signer: noSigner{}, Clock: n.clock, Logger: quiet, Registerer: prometheus.NewRegistry()})
+	r := router.New(router.Options{Catalog: cat, Owners: router.Local(n.w.Shards()), Signer: noSigner{}, Clock: n.clock, Logger: quiet, Registerer: prometheus.NewRegistry()})
 	n.api = rest.New(rest.Options{Catalog: cat, Router: r, Clock: n.clock, Logger: quiet, Draining: make(chan struct{})})
 	t.Cleanup(func() {
 		require.NoError(t, n.w.Close(ctx))

@@ -145,7 +145,7 @@ func prefixPage(r *http.Request, rd *router.Reader, opts jsonrow.EncodeOptions) 
 			return nil, err
 		}
 	}
-	next, err := rd.NextPage()
+	next, err := rd.NextPage(r.Context())
 	if err != nil {
 		return nil, err
 	}

@@ -108,7 +108,7 @@ func (h *Handler) page(w http.ResponseWriter, r *http.Request, rd *router.Reader
 		}
 	}
 	out = append(out, ']')
-	next, err := rd.NextPage()
+	next, err := rd.NextPage(r.Context())
 	if err != nil {
 		h.problem(w, r, err)
 		return

@@ -1,11 +1,11 @@
 package router
 
 import (
+	"context"
 	"sync/atomic"
 	"time"
 
 	millrace "github.com/millrace/millrace"
-	"github.com/millrace/millrace/storage/shard"
 )
 
 // What package tier reads: one bucket at a time, all columns of a schema, from where
@@ -20,35 +20,53 @@ type LogRange struct {
 
 // LogRange is what the log of bucket n holds; of a partition of the table, or of the
 // table itself when that is nil.
-func (r *Router) LogRange(t *millrace.Table, p *millrace.Partition, n uint16) (LogRange, error) {
-	id, sh := bucketOf(t, p, n)
-	_, v, err := r.shard(sh).Log(id)
-	if err != nil || v == nil {
-		return LogRange{}, err
-	}
-	return LogRange{v.Start, v.Kept, v.End}, nil
+func (r *Router) LogRange(ctx context.Context, t *millrace.Table, p *millrace.Partition, n uint16) (LogRange, error) {
+	part := newPart(t, p, n)
+	err := r.look(ctx, &Plan{Table: t}, Question{}, []*Part{&part})
+	return part.look.LogRange, err
 }
 
-func bucketOf(t *millrace.Table, p *millrace.Partition, n uint16) (millrace.BucketID, millrace.ShardID) {
-	if p == nil {
-		return t.BucketID(n), t.Shards[n]
+// LogRanges are what the logs of all buckets of some partitions hold, by partition and
+// bucket; of the table when there is one that is nil.
+func (r *Router) LogRanges(ctx context.Context, t *millrace.Table, ps []*millrace.Partition) ([][]LogRange, error) {
+	parts := make([]Part, 0, len(ps)*t.Buckets)
+	for _, p := range ps {
+		for n := range uint16(t.Buckets) {
+			parts = append(parts, newPart(t, p, n))
+		}
 	}
-	return p.BucketID(n), p.Shards[n]
+	if err := r.look(ctx, &Plan{Table: t}, Question{}, refs(parts, nil)); err != nil {
+		return nil, err
+	}
+	out := make([][]LogRange, len(ps))
+	for i := range parts {
+		out[i/t.Buckets] = append(out[i/t.Buckets], parts[i].look.LogRange)
+	}
+	return out, nil
 }
 
-// WrittenAt is when the record of bucket n at an offset was written; the zero time when
-// the log does not hold it.
-func (r *Router) WrittenAt(t *millrace.Table, p *millrace.Partition, n uint16, off millrace.Offset) (time.Time, error) {
-	id, sh := bucketOf(t, p, n)
-	lg, v, err := r.shard(sh).Log(id)
-	if err != nil || v == nil || off < v.Kept || off >= v.End {
-		return time.Time{}, err
+// LogPlace is a record of a bucket of a partition; of the table when that is nil.
+type LogPlace struct {
+	Partition *millrace.Partition
+	Bucket    uint16
+	Offset    millrace.Offset
+}
+
+// WrittenAt is when records were written, each; the zero time where the log does not hold
+// it.
+func (r *Router) WrittenAt(ctx context.Context, t *millrace.Table, at []LogPlace) ([]time.Time, error) {
+	parts, q := make([]Part, len(at)), Question{Written: make([]millrace.Offset, len(at))}
+	for i, a := range at {
+		parts[i], q.Written[i] = newPart(t, a.Partition, a.Bucket), a.Offset
 	}
-	b, err := lg.At(v, off)
-	if err != nil {
-		return time.Time{}, err
+	err := r.look(ctx, &Plan{Table: t}, q, refs(parts, nil))
+	out := make([]time.Time, len(at))
+	for i := range parts {
+		if micros := parts[i].look.Micros; micros != 0 {
+			out[i] = time.UnixMicro(micros)
+		}
 	}
-	return time.UnixMicro(b.Header.TimeAt(int(off - b.Header.Base))), b.Release()
+	return out, err
 }
 
 // OpenLog reads the records [from, until) of the log of bucket n, with all columns of
@@ -62,26 +80,22 @@ func (r *Router) OpenLog(t *millrace.Table, p *millrace.Partition, n uint16, fro
 
 // OpenState reads the rows of bucket n of a keyed table, with all columns of t.Schema,
 // and says at which offset the log goes on after them.
-func (r *Router) OpenState(t *millrace.Table, p *millrace.Partition, n uint16) (*Reader, millrace.Offset, error) {
+func (r *Router) OpenState(ctx context.Context, t *millrace.Table, p *millrace.Partition, n uint16) (*Reader, millrace.Offset, error) {
 	part := newPart(t, p, n)
-	sn, err := r.shard(part.Shard).Snapshot()
-	if err != nil {
+	plan := &Plan{Table: t, snaps: map[millrace.ShardID]pinned{}}
+	if err := r.look(ctx, plan, Question{Snapshot: true}, []*Part{&part}); err != nil {
 		return nil, 0, err
 	}
-	m, err := sn.Meta(part.Bucket)
-	if err != nil {
-		sn.Release()
-		return nil, 0, err
-	}
-	part.State, part.Start, part.End = true, m.Next, m.Next
-	return r.openBucket(t, part, map[millrace.ShardID]*shard.Snapshot{part.Shard: sn}), m.Next, nil
+	part.State, part.Start, part.End = true, part.look.Next, part.look.Next
+	part.Snapshot = plan.snaps[part.Shard].id
+	return r.openBucket(t, part, plan.snaps), part.look.Next, nil
 }
 
-func (r *Router) openBucket(t *millrace.Table, part Part, snaps map[millrace.ShardID]*shard.Snapshot) *Reader {
+func (r *Router) openBucket(t *millrace.Table, part Part, snaps map[millrace.ShardID]pinned) *Reader {
 	cols := t.Schema.Columns
 	rd := r.Open(&Plan{
 		Table: t, View: RowsView, Columns: cols, Data: cols, Schema: outputSchema(t, cols), Limit: -1,
-		Parts: []Part{part}, now: r.o.Clock.Now(), snaps: snaps,
+		Parts: []Part{part}, now: r.o.Clock.Now(), snaps: snaps, r: r,
 	})
 	rd.background = true
 	return rd

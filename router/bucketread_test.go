@@ -22,7 +22,7 @@ func TestBucketRead(t *testing.T) {
 	f.write(kt, router.Upsert, rows(kt, 1, 2, "b"))
 	f.write(kt, router.Delete, rows(kt, 2, 3, "c"))
 
-	lr, err := f.r.LogRange(kt, nil, 0)
+	lr, err := f.r.LogRange(t.Context(), kt, nil, 0)
 	require.NoError(t, err)
 	require.Equal(t, router.LogRange{End: 6}, lr)
 	before := f.r.Foreground()
@@ -44,10 +44,10 @@ func TestBucketRead(t *testing.T) {
 		}
 		require.Len(t, did, c.Rows)
 		changes = append(changes, did...)
-		at, err := f.r.WrittenAt(kt, nil, 0, c.Base)
+		at, err := f.r.WrittenAt(t.Context(), kt, []router.LogPlace{{Offset: c.Base}})
 		require.NoError(t, err)
-		require.Equal(t, at.UnixMicro(), c.MicrosAt(0))
-		require.WithinDuration(t, time.Now(), at, time.Minute)
+		require.Equal(t, at[0].UnixMicro(), c.MicrosAt(0))
+		require.WithinDuration(t, time.Now(), at[0], time.Minute)
 		rec, err := c.Record()
 		require.NoError(t, err)
 		got = append(got, text(t, rec)...)
@@ -58,7 +58,7 @@ func TestBucketRead(t *testing.T) {
 	require.Equal(t, []millrace.ChangeType{millrace.Insert, millrace.UpdateBefore, millrace.UpdateAfter, millrace.Delete}, changes)
 	require.Equal(t, []string{`{"k":2,"n":2,"v":"a2"}`, `{"k":1,"n":1,"v":"a1"}`, `{"k":1,"n":1,"v":"b1"}`, `{"k":2,"n":2,"v":"a2"}`}, got)
 
-	rd, end, err := f.r.OpenState(kt, nil, 0)
+	rd, end, err := f.r.OpenState(t.Context(), kt, nil, 0)
 	require.NoError(t, err)
 	require.EqualValues(t, 6, end)
 	c, err := rd.Next(context.Background(), 0)
@@ -69,7 +69,7 @@ func TestBucketRead(t *testing.T) {
 	require.NoError(t, rd.Close())
 	require.Equal(t, before, f.r.Foreground())
 
-	none, err := f.r.WrittenAt(kt, nil, 0, 6)
+	none, err := f.r.WrittenAt(t.Context(), kt, []router.LogPlace{{Offset: 6}})
 	require.NoError(t, err)
-	require.True(t, none.IsZero())
+	require.True(t, none[0].IsZero())
 }

@@ -38,16 +38,25 @@ func (r *Router) Buckets(ctx context.Context, t *millrace.Table, from string, n 
 		}
 	}
 	at, err := bucketAt(t, ps, from)
-	for ; err == nil && at < len(ps)*t.Buckets; at++ {
-		part := newPart(t, ps[at/t.Buckets], uint16(at%t.Buckets))
-		if len(out) == n {
-			return out, part.Key, nil
-		}
-		var b BucketInfo
-		b, err = r.describe(t, &part)
-		out = append(out, b)
+	if err != nil {
+		return nil, "", err
 	}
-	return out, "", err
+	var parts []Part
+	for ; at < len(ps)*t.Buckets; at++ {
+		part := newPart(t, ps[at/t.Buckets], uint16(at%t.Buckets))
+		if len(parts) == n {
+			next = part.Key
+			break
+		}
+		parts = append(parts, part)
+	}
+	if err := r.look(ctx, &Plan{Table: t}, Question{Rows: t.Keyed()}, refs(parts, nil)); err != nil {
+		return nil, "", err
+	}
+	for i := range parts {
+		out = append(out, parts[i].describe(t))
+	}
+	return out, next, nil
 }
 
 // bucketAt is the place of a bucket among all buckets of a table. One of a partition
@@ -70,20 +79,17 @@ func bucketAt(t *millrace.Table, ps []*millrace.Partition, key string) (int, err
 	return i*t.Buckets + int(n), nil
 }
 
-func (r *Router) describe(t *millrace.Table, p *Part) (BucketInfo, error) {
-	b := BucketInfo{Key: p.Key, Partition: p.Partition, Bucket: p.Bucket.Bucket, Shard: p.Shard, ID: p.Bucket}
-	_, v, err := r.shard(b.Shard).Log(b.ID)
-	if err != nil {
-		return b, err
+// describe is a part that was looked at.
+func (p *Part) describe(t *millrace.Table) BucketInfo {
+	l := &p.look
+	b := BucketInfo{
+		Key: p.Key, Partition: p.Partition, Bucket: p.Bucket.Bucket, Shard: p.Shard, ID: p.Bucket,
+		Start: l.Start, End: l.End, Bytes: l.Bytes, Rows: int64(l.End - l.Start),
 	}
-	if v != nil {
-		b.Start, b.End, b.Bytes = v.Start, v.End, v.Bytes()
-	}
-	b.Rows = int64(b.End - b.Start)
 	if t.Keyed() {
-		b.Rows, err = r.shard(b.Shard).Rows(b.ID)
+		b.Rows = l.Rows
 	}
-	return b, err
+	return b
 }
 
 // Offsets resolves a position of a table to the offset of each bucket, by bucket
@@ -104,12 +110,28 @@ func (r *Router) Offsets(ctx context.Context, path string, id *millrace.TableID,
 	return p.Table, out, nil
 }
 
-// Shards tells how each shard stands.
-func (r *Router) Shards() []shard.Status {
-	out := make([]shard.Status, len(r.o.Shards))
-	for i, s := range r.o.Shards {
-		out[i] = s.Status()
-	}
+// statusTime bounds what is waited for an owner to tell how its shard stands.
+const statusTime = 2 * time.Second
+
+// Shards tells how each shard stands. One that does not tell has why as its error.
+func (r *Router) Shards(ctx context.Context) []shard.Status {
+	ids := r.shards()
+	out := make([]shard.Status, len(ids))
+	ctx, cancel := context.WithTimeout(ctx, statusTime)
+	defer cancel()
+	_ = r.onEach(ids, func(i int) error { // each error is in its status
+		err := r.on(ctx, ids[i], func(sh *shard.Shard) error {
+			out[i] = sh.Status()
+			return nil
+		}, func(rem Remote) (err error) {
+			out[i], err = rem.Status(ctx)
+			return err
+		})
+		if err != nil {
+			out[i] = shard.Status{ID: ids[i], Err: err, Trouble: err}
+		}
+		return nil
+	})
 	return out
 }
 
@@ -121,9 +143,9 @@ func (r *Router) Count(ctx context.Context, path string, req *ReadRequest) (int6
 		return 0, err
 	}
 	if !p.Filtered() && p.View == RowsView && req.From == nil && req.Until == nil && req.Limit == nil {
-		if n, ok, err := r.countMeta(p); ok || err != nil {
+		if n, ok := r.countMeta(p); ok {
 			p.Close()
-			return n, err
+			return n, nil
 		}
 	}
 	p.Columns, p.Data = nil, nil
@@ -150,13 +172,13 @@ func countChunks(ctx context.Context, rd *Reader) (int64, error) {
 
 // countMeta counts by what buckets and files know of themselves; not ok when a file of
 // the lake does not know how many of its rows were deleted.
-func (r *Router) countMeta(p *Plan) (n int64, ok bool, err error) {
+func (r *Router) countMeta(p *Plan) (n int64, ok bool) {
 	for i := range p.Parts {
 		part := &p.Parts[i]
 		if part.Lake && !part.Overlay {
 			rows, _, ok := p.lakeSize(part)
 			if !ok {
-				return 0, false, nil
+				return 0, false
 			}
 			n += rows
 		}
@@ -164,11 +186,7 @@ func (r *Router) countMeta(p *Plan) (n int64, ok bool, err error) {
 			n += int64(part.End - part.Start)
 			continue
 		}
-		m, err := p.snaps[part.Shard].Meta(part.Bucket)
-		if err != nil {
-			return 0, false, err
-		}
-		n += m.Rows
+		n += part.look.Rows
 	}
-	return n, true, nil
+	return n, true
 }

@@ -138,27 +138,29 @@ func (r *Router) sealPartition(ctx context.Context, p *millrace.Partition) (*mil
 	if err != nil || p.State != millrace.PartitionClosing {
 		return p, err
 	}
-	// A shard that serves nothing takes no write either, and drops at its next start
-	// what the catalog has forgotten.
-	for _, id := range shardsOf(p) {
-		if sh := r.shard(id); sh.Err() == nil {
-			if err := sh.SealPartition(ctx, p.Table, p.ID); err != nil {
-				return nil, err
-			}
-		}
+	if err := r.endInShards(ctx, p, true); err != nil {
+		return nil, err
 	}
 	return r.o.Catalog.SetPartitionState(ctx, p.Table, p.ID, millrace.PartitionSealed)
 }
 
 // dropBuckets drops a partition's buckets in every shard.
 func (r *Router) dropBuckets(ctx context.Context, p *millrace.Partition) error {
-	for _, id := range shardsOf(p) {
-		if err := r.shard(id).DropPartition(ctx, p.Table, p.ID); err != nil {
-			return err
-		}
+	if err := r.endInShards(ctx, p, false); err != nil {
+		return err
 	}
 	r.spread.next.Delete(partitionKey{p.Table, p.ID})
 	return nil
+}
+
+// endInShards seals or drops a partition in every shard that has buckets of it. One that
+// serves nothing takes no write either, and drops at its next start what the catalog has
+// forgotten.
+func (r *Router) endInShards(ctx context.Context, p *millrace.Partition, seal bool) error {
+	ids := shardsOf(p)
+	return r.onEach(ids, func(i int) error {
+		return r.end(ctx, ids[i], Ending{Table: p.Table, Partition: p.ID, Seal: seal})
+	})
 }
 
 // retire takes the steps up to expired of a partition that ends by its age and whose

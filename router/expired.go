@@ -1,11 +1,14 @@
 package router
 
 import (
+	"context"
 	"fmt"
+	"log/slog"
+	"time"
 
 	millrace "github.com/millrace/millrace"
 	"github.com/millrace/millrace/errs"
-	"github.com/millrace/millrace/storage/bucket"
+	"github.com/millrace/millrace/storage/shard"
 )
 
 // What has outlived its table's TTL lies below a log's start. Reads that begin see
@@ -13,81 +16,90 @@ import (
 // cursors within keyed state) read on, until the shard lets go of it (View.Kept): an
 // hour later at the earliest, which is the life of a ticket.
 
+// tellTime bounds what is waited for an owner to take note of something.
+const tellTime = 5 * time.Second
+
 // AlteredTable shows the shards a table's new descriptor: what it says of how long
-// records are kept counts from now on.
-func (r *Router) AlteredTable(t *millrace.Table) {
-	for _, sh := range r.o.Shards {
-		sh.Tell(t)
-	}
+// records are kept counts from now on. Owners elsewhere learn of it from the catalog, too.
+func (r *Router) AlteredTable(ctx context.Context, t *millrace.Table) {
+	ids := r.shards()
+	ctx, cancel := context.WithTimeout(ctx, tellTime)
+	defer cancel()
+	_ = r.onEach(ids, func(i int) error { // which is nobody's failure
+		err := r.on(ctx, ids[i], func(sh *shard.Shard) error {
+			sh.Tell(t)
+			return nil
+		}, func(rem Remote) error { return rem.Tell(ctx, t) })
+		if err != nil {
+			r.o.Logger.WarnContext(ctx, "a shard is not told that a table was altered", slog.String("table", t.Path.String()), errAttr(err))
+		}
+		return nil
+	})
 }
 
 // begins says whether a read may begin at the part's place, as far as its log's start
-// is concerned.
-func (r *Router) begins(part *Part, v *bucket.View) (bool, error) {
+// is concerned. asks says that only what the shard promised can tell.
+func (p *Part) begins() (ok, asks bool) {
 	switch {
-	case part.State || part.Overlay || part.Start >= v.Start:
-		return true, nil
-	case part.Start < v.Kept:
-		return false, nil
-	case !part.named:
-		return true, nil // it was the start, a moment ago
+	case p.State || p.Overlay || p.Start >= p.look.Start:
+		return true, false
+	case p.Start < p.look.Kept:
+		return false, false
+	case !p.named:
+		return true, false // it was the start, a moment ago
 	}
 	// The changelog from where a ticket's rows stand is there as long as the ticket.
-	promised, err := r.shard(part.Shard).Promised(part.Bucket)
-	return err == nil && promised != millrace.NoOffset && part.Start >= promised, err
+	return false, true
 }
 
 // outOfRange refuses places outside the logs, naming what each has.
-func (p *Plan) outOfRange(r *Router) error {
+func (p *Plan) outOfRange(ctx context.Context, r *Router) error {
+	unsure := refs(p.Parts, func(part *Part) bool {
+		_, asks := part.begins()
+		return !part.LakeOnly && asks
+	})
+	promised := map[millrace.BucketID]bool{}
+	if len(unsure) > 0 {
+		for _, part := range unsure {
+			part.look.Promised = millrace.NoOffset
+		}
+		if err := r.look(ctx, p, Question{Promised: true}, unsure); err != nil {
+			return err
+		}
+		for _, part := range unsure {
+			at := part.look.Promised
+			promised[part.Bucket] = at != millrace.NoOffset && part.Start >= at
+		}
+	}
 	out := ranges{}
 	for i := range p.Parts {
 		part := &p.Parts[i]
 		if part.LakeOnly {
 			continue
 		}
-		v, err := r.view(part)
-		if err != nil {
-			return err
-		}
-		begins, err := r.begins(part, v)
-		if err != nil {
-			return err
-		}
+		begins, _ := part.begins()
+		begins = begins || promised[part.Bucket]
 		// State may be ahead of a view by what is being published this instant.
-		if part.State || part.Overlay || begins && part.Start <= v.End && part.End <= v.End {
+		if part.State || part.Overlay || begins && part.Start <= part.look.End && part.End <= part.look.End {
 			continue
 		}
-		out.add(part, v)
+		out.add(part, part.look.LogRange)
 	}
 	return out.err()
 }
 
-// view is the view of a part's log, one without records when nothing was ever written
-// to the bucket.
-func (r *Router) view(part *Part) (*bucket.View, error) {
-	_, v, err := r.shard(part.Shard).Log(part.Bucket)
-	if v == nil {
-		v = &bucket.View{}
-	}
-	return v, err
-}
-
 // keepable refuses to renew a ticket that reads what has expired: it would outlive
 // what it reads.
-func (p *Plan) keepable(r *Router) error {
+func (p *Plan) keepable(ctx context.Context, r *Router) error {
+	if err := r.look(ctx, p, Question{}, refs(p.Parts, hasLog)); err != nil {
+		return err
+	}
 	out := ranges{}
 	for i := range p.Parts {
 		part := &p.Parts[i]
-		if part.LakeOnly {
-			continue
-		}
-		v, err := r.view(part)
-		if err != nil {
-			return err
-		}
 		reads := part.State || part.Overlay || part.End == millrace.NoOffset || part.Start < part.End
-		if reads && part.Start < v.Start {
-			out.add(part, v)
+		if !part.LakeOnly && reads && part.Start < part.look.Start {
+			out.add(part, part.look.LogRange)
 		}
 	}
 	return out.err()
@@ -101,7 +113,7 @@ type ranges struct {
 	detail  string
 }
 
-func (o *ranges) add(part *Part, v *bucket.View) {
+func (o *ranges) add(part *Part, v LogRange) {
 	if o.offsets == nil {
 		o.offsets = map[string]any{}
 	}
@@ -119,7 +131,7 @@ func (o *ranges) err() error {
 }
 
 // sayOutside says which offset of the part is outside its log, and what that holds.
-func sayOutside(part *Part, v *bucket.View) string {
+func sayOutside(part *Part, v LogRange) string {
 	asked := part.Start
 	if asked >= v.Start && asked <= v.End {
 		asked = part.End

@@ -133,7 +133,7 @@ func TestExpiredLog(t *testing.T) {
 		if err != nil {
 			return nil, "", err
 		}
-		next, err := rd.NextPage()
+		next, err := rd.NextPage(context.Background())
 		require.NoError(t, err)
 		return rows, next, nil
 	}
@@ -169,7 +169,7 @@ func TestExpiredLog(t *testing.T) {
 	require.EqualValues(t, 5, info[0].Start)
 	require.EqualValues(t, 10, info[0].Rows)
 	p := f.plan("d.t", &earliest)
-	size, bytes, err := f.r.Size(p)
+	size, bytes, err := f.r.Size(context.Background(), p)
 	require.NoError(t, err)
 	require.EqualValues(t, 10, size)
 	require.InDelta(t, info[0].Bytes*10/15, bytes, 1, "what has expired is still among the bytes")
@@ -242,12 +242,12 @@ func TestExpiredChangelog(t *testing.T) {
 		s.Buckets = new(int(3))
 	})
 	p := f.plan(other.Path.String(), &router.ReadRequest{})
-	f.r.Hold(p, router.TicketTTL, router.TicketTTL) // promises nothing of the first table
+	require.NoError(t, f.r.Hold(context.Background(), p, router.TicketTTL, router.TicketTTL)) // promises nothing of the first table
 	p.Close()
 	f.must(tbl, router.Upsert, `{"k":1,"v":"a"}`)
 	full := f.r.Open(f.plan("d.t$changelog", &router.ReadRequest{Columns: []string{"v"}, From: &router.Position{Kind: router.Full}, Until: &router.Position{Kind: router.Never}}))
 	p = f.plan("d.t", &router.ReadRequest{})
-	f.r.Hold(p, router.TicketTTL, router.TicketTTL)
+	require.NoError(t, f.r.Hold(context.Background(), p, router.TicketTTL, router.TicketTTL))
 	ticket, err := f.r.Ticket(p, f.clock.Now().Add(router.TicketTTL))
 	require.NoError(t, err)
 	p.Close()
@@ -313,7 +313,7 @@ func TestExpiredPartitions(t *testing.T) {
 		var err error
 		tbl, err = f.cat.AlterTable(ctx, tbl.Path, steps, nil)
 		require.NoError(t, err)
-		f.r.AlteredTable(tbl)
+		f.r.AlteredTable(context.Background(), tbl)
 	}
 	f.must(tbl, router.Append, `{"k":1,"dt":"a"}`)
 	f.clock.Add(time.Hour)

@@ -83,7 +83,9 @@ func (rd *Reader) follow(pr *partReader) {
 	if pr.LakeOnly {
 		return
 	}
-	pr.sub = rd.r.shard(pr.Shard).Subscribe(rd.wake, []millrace.BucketID{pr.Bucket})
+	if sh, err := rd.r.here(pr.Shard); err == nil {
+		pr.sub = sh.Subscribe(rd.wake, []millrace.BucketID{pr.Bucket})
+	}
 }
 
 // refresh lets partitions join that were made since the reader began, and those leave

@@ -233,7 +233,7 @@ func TestReadsOfDroppedPartitions(t *testing.T) {
 	rd := f.r.Open(page)
 	_, err = rd.Next(ctx, 0)
 	require.NoError(t, err)
-	token, err := rd.NextPage()
+	token, err := rd.NextPage(context.Background())
 	require.NoError(t, err)
 	require.NoError(t, rd.Close())
 	tail, err := f.r.Plan(ctx, "d.days", &router.ReadRequest{From: &router.Position{Kind: router.Earliest}, Until: &router.Position{Kind: router.Never}}, router.Scan)

@@ -104,7 +104,7 @@ func (l *lakeside) tier(t *millrace.Table, ps ...*millrace.Partition) {
 			if p != nil {
 				id = p.BucketID(uint16(n))
 			}
-			lr, err := l.r().LogRange(t, p, uint16(n))
+			lr, err := l.r().LogRange(ctx, t, p, uint16(n))
 			require.NoError(l.t, err)
 			from, have := next[id]
 			if lr.End == 0 || have && from >= lr.End {
@@ -118,7 +118,7 @@ func (l *lakeside) tier(t *millrace.Table, ps ...*millrace.Partition) {
 				}
 				l.append(rd, s, l.r().OpenLog(t, p, uint16(n), from, lr.End))
 			case !have:
-				state, at, err := l.r().OpenState(t, p, uint16(n))
+				state, at, err := l.r().OpenState(ctx, t, p, uint16(n))
 				require.NoError(l.t, err)
 				lr.End = at
 				l.append(rd, s, state)

@@ -6,7 +6,6 @@ import (
 
 	millrace "github.com/millrace/millrace"
 	"github.com/millrace/millrace/errs"
-	"github.com/millrace/millrace/storage/bucket"
 )
 
 // A plan that reads the lake pins the newest snapshot first and looks at the logs then,
@@ -44,7 +43,7 @@ func (r *Router) placeAll(ctx context.Context, p *Plan, from, until Position) er
 			return err
 		}
 		if p.Tier == LakeTier {
-			if err := r.lag(p, ps); err != nil {
+			if err := r.lag(ctx, p, ps); err != nil {
 				return err
 			}
 		}
@@ -139,7 +138,7 @@ func (r *Router) placePartitions(ctx context.Context, p *Plan, ps []*millrace.Pa
 		}
 		p.placePast(past)
 	}
-	if err := r.placeLive(p, live, from, until); err != nil {
+	if err := r.placeLive(ctx, p, live, from, until); err != nil {
 		return err
 	}
 	if err := p.fits(len(p.Parts)); err != nil {
@@ -159,18 +158,18 @@ func (p *Position) names(t *millrace.Table, q *millrace.Partition) bool {
 }
 
 // lag says how far the plan's snapshot is behind the logs of the buckets that it reads.
-func (r *Router) lag(p *Plan, ps []*millrace.Partition) error {
+func (r *Router) lag(ctx context.Context, p *Plan, ps []*millrace.Partition) error {
 	if p.history == nil {
 		return nil
 	}
 	var ms int64
 	live := slices.DeleteFunc(slices.Clone(ps), func(q *millrace.Partition) bool { return q != nil && q.State == millrace.PartitionExpired })
-	for part := range p.partsOf(live) {
-		v, err := r.view(&part)
-		if err != nil {
-			return err
-		}
-		if off, _ := p.history.offset(part.Bucket); off < v.End {
+	parts := slices.Collect(p.partsOf(live))
+	if err := r.look(ctx, p, Question{}, refs(parts, nil)); err != nil {
+		return err
+	}
+	for _, part := range parts {
+		if off, _ := p.history.offset(part.Bucket); off < part.look.End {
 			ms = max(0, r.o.Clock.Now().Sub(p.history.snap.CommittedAt()).Milliseconds())
 			break
 		}
@@ -246,14 +245,14 @@ func (p *Plan) placePast(ps []*millrace.Partition) {
 
 // placeAfterLake places a part of a log table at the offset where its log goes on after
 // the lake's rows. When tiering was off, the log may begin later.
-func (p *Plan) placeAfterLake(part *Part, v *bucket.View) {
+func (p *Plan) placeAfterLake(part *Part) {
 	off, ok := p.history.offset(part.Bucket)
 	if !ok {
 		return
 	}
 	part.Lake = len(p.filesOf(part)) > 0
 	part.Start, part.joins = off, true
-	if off < v.Kept {
-		part.Start = v.Start
+	if off < part.look.Kept {
+		part.Start = part.look.Start
 	}
 }

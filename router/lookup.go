@@ -3,6 +3,7 @@ package router
 import (
 	"context"
 	"slices"
+	"sync"
 	"sync/atomic"
 
 	"github.com/apache/arrow-go/v18/arrow"
@@ -12,6 +13,7 @@ import (
 	millrace "github.com/millrace/millrace"
 	"github.com/millrace/millrace/errs"
 	"github.com/millrace/millrace/row"
+	"github.com/millrace/millrace/storage/shard"
 )
 
 // Bounds of the rows that one lookup holds: 1,000 keys may all have the longest
@@ -216,38 +218,133 @@ func (k *keyReader) read(ctx context.Context, keys arrow.RecordBatch) ([][]byte,
 	k.r.foreground.add()
 	k.r.metrics.lookupKeys.Add(float64(n))
 	k.r.metrics.lookupBuckets.Add(float64(len(k.runs)))
-	rows := make([][]byte, n)
-	var size atomic.Int64
-	fetch := func(run keyRun) error {
-		for lo := run.from; lo < run.to; lo += lookupChunk {
-			hi := min(lo+lookupChunk, run.to)
-			got, err := k.r.shard(run.shard).Lookup(ctx, run.id, k.sorted[lo:hi])
-			if err != nil {
-				return err
-			}
-			for j, row := range got {
-				rows[k.at[lo+j]] = row
-				size.Add(int64(len(row)))
-			}
-			if size.Load() > maxLookupBytes {
-				return errs.New(errs.TooLarge, "the rows of %d keys have more than %d bytes; ask for fewer keys at once", n, maxLookupBytes)
-			}
-		}
-		return nil
+	f := &lookupFetch{k: k, rows: make([][]byte, n)}
+	away, err := f.here(ctx)
+	if err == nil && len(away) > 0 {
+		err = f.away(ctx, away)
 	}
+	if err != nil {
+		return nil, err
+	}
+	return f.rows, nil
+}
+
+// lookupFetch fetches the rows of a batch of keys.
+type lookupFetch struct {
+	k    *keyReader
+	rows [][]byte
+	size atomic.Int64 // of the rows
+}
+
+// here reads the buckets of shards that are here, and gives the others.
+func (f *lookupFetch) here(ctx context.Context) ([]keyRun, error) {
 	// Small lookups are done before a goroutine would be started.
+	alone := len(f.k.runs) == 1 || len(f.rows) <= 256
+	var away []keyRun
+	var moved sync.Mutex
 	eg := errgroup.Group{}
 	eg.SetLimit(maxLookupFetches)
-	for _, run := range k.runs {
-		if len(k.runs) == 1 || n <= 256 {
-			if err := fetch(run); err != nil {
-				return nil, err
-			}
+	for _, run := range f.k.runs {
+		sh, _ := f.k.r.o.Owners.Owner(run.shard)
+		if sh == nil {
+			moved.Lock()
+			away = append(away, run)
+			moved.Unlock()
 			continue
 		}
-		eg.Go(func() error { return fetch(run) })
+		fetch := func() error {
+			err := f.fetch(ctx, sh, run)
+			if errs.Is(err, errs.NotOwner) {
+				moved.Lock()
+				away = append(away, run)
+				moved.Unlock()
+				return nil
+			}
+			return err
+		}
+		if !alone {
+			eg.Go(fetch)
+		} else if err := fetch(); err != nil {
+			return nil, err
+		}
 	}
-	return rows, eg.Wait()
+	err := eg.Wait()
+	return away, err
+}
+
+// fetch reads the keys of a bucket in a shard that is here.
+func (f *lookupFetch) fetch(ctx context.Context, sh *shard.Shard, run keyRun) error {
+	for lo := run.from; lo < run.to; lo += lookupChunk {
+		hi := min(lo+lookupChunk, run.to)
+		got, err := sh.Lookup(ctx, run.id, f.k.sorted[lo:hi])
+		if err != nil {
+			return err
+		}
+		if err := f.take(lo, got); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// take puts rows, which are those of the keys from a place of sorted on, where they
+// belong.
+func (f *lookupFetch) take(from int, rows [][]byte) error {
+	for j, row := range rows {
+		f.rows[f.k.at[from+j]] = row
+		f.size.Add(int64(len(row)))
+	}
+	if f.size.Load() > maxLookupBytes {
+		return errs.New(errs.TooLarge, "the rows of %d keys have more than %d bytes; ask for fewer keys at once", len(f.rows), maxLookupBytes)
+	}
+	return nil
+}
+
+// away reads buckets of shards that are elsewhere: each shard is asked once.
+func (f *lookupFetch) away(ctx context.Context, runs []keyRun) error {
+	byShard := map[millrace.ShardID][]keyRun{}
+	var ids []millrace.ShardID
+	for _, run := range runs {
+		if byShard[run.shard] == nil {
+			ids = append(ids, run.shard)
+		}
+		byShard[run.shard] = append(byShard[run.shard], run)
+	}
+	return f.k.r.onEach(ids, func(i int) error {
+		of := byShard[ids[i]]
+		return f.k.r.on(ctx, ids[i], func(sh *shard.Shard) error {
+			for _, run := range of {
+				if err := f.fetch(ctx, sh, run); err != nil {
+					return err
+				}
+			}
+			return nil
+		}, func(rem Remote) error { return f.ask(ctx, rem, of) })
+	})
+}
+
+// ask reads buckets of one shard that is elsewhere.
+func (f *lookupFetch) ask(ctx context.Context, rem Remote, runs []keyRun) error {
+	keys := make([]BucketKeys, len(runs))
+	n := 0
+	for i, run := range runs {
+		keys[i] = BucketKeys{Bucket: run.id, Keys: f.k.sorted[run.from:run.to]}
+		n += run.to - run.from
+	}
+	rows, err := rem.Lookup(ctx, keys, maxLookupBytes)
+	if err != nil {
+		return err
+	}
+	if len(rows) != n {
+		return errs.New(errs.Internal, "a shard was asked for %d keys and answers for %d", n, len(rows))
+	}
+	for _, run := range runs {
+		if err := f.take(run.from, rows[:run.to-run.from]); err != nil {
+			return err
+		}
+		rows = rows[run.to-run.from:]
+	}
+	return nil
 }
 
 // sort puts the keys of a batch in the order of their buckets. Keys of partitions that

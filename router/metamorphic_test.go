@@ -58,7 +58,7 @@ func newReplica(t *testing.T, seed uint64, buckets int, tiered bool) *replica {
 func (p *replica) open() {
 	p.MustOpen()
 	o := router.Options{
-		Catalog: p.cat, Shards: p.Worker.Shards(), Signer: plainSigner{}, Clock: p.Clock, Logger: slog.New(slog.DiscardHandler), Registerer: prometheus.NewRegistry(),
+		Catalog: p.cat, Owners: router.Local(p.Worker.Shards()), Signer: plainSigner{}, Clock: p.Clock, Logger: slog.New(slog.DiscardHandler), Registerer: prometheus.NewRegistry(),
 	}
 	if p.side != nil {
 		o.Lake = p.side

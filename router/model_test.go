@@ -159,7 +159,7 @@ func (m *modelTest) open() {
 
 func (m *modelTest) route() {
 	m.r = router.New(router.Options{
-		Catalog: m.cat, Shards: m.Worker.Shards(), Signer: plainSigner{}, Clock: m.Clock,
+		Catalog: m.cat, Owners: router.Local(m.Worker.Shards()), Signer: plainSigner{}, Clock: m.Clock,
 		Logger: slog.New(slog.DiscardHandler), Registerer: prometheus.NewRegistry(),
 	})
 }
@@ -508,7 +508,7 @@ func (m *modelTest) pages(tbl *storagetest.Modelled) {
 		page := m.drain(rd, &q, false)
 		require.LessOrEqual(m.t, len(page), size, what)
 		got = append(got, page...)
-		next, err := rd.NextPage()
+		next, err := rd.NextPage(context.Background())
 		require.NoError(m.t, err, what)
 		require.NoError(m.t, rd.Close())
 		if next == "" {

@@ -281,11 +281,7 @@ func (r *Router) chooseOverlay(ctx context.Context, p *Plan) error {
 		if off, ok := p.history.offset(part.Bucket); !ok || !part.State || part.Prefix != nil || off > part.End {
 			continue
 		}
-		m, err := p.snaps[part.Shard].Meta(part.Bucket)
-		if err != nil {
-			return err
-		}
-		if m.Rows > smallBucket || r.keyed == overlayOnly {
+		if part.look.Rows > smallBucket || r.keyed == overlayOnly {
 			some[part] = true
 		}
 	}
@@ -297,36 +293,23 @@ func (r *Router) chooseOverlay(ctx context.Context, p *Plan) error {
 		return ctx.Err()
 	}
 	for part := range some {
-		if err := r.overlayIfLess(p, part); err != nil {
-			return err
-		}
+		r.overlayIfLess(p, part)
 	}
 	return nil
 }
 
 // overlayIfLess makes one part an overlay, if that is possible and less to read.
-func (r *Router) overlayIfLess(p *Plan, part *Part) error {
+func (r *Router) overlayIfLess(p *Plan, part *Part) {
 	off, _ := p.history.offset(part.Bucket)
-	v, err := r.view(part)
-	if err != nil {
-		return err
-	}
 	// The state may be ahead of the view by what is being published this instant.
-	if off < v.Kept || part.End > v.End || len(p.history.files[fileSlice{part.Partition, NoBucket}]) > 0 {
-		return nil
+	if off < part.look.Kept || part.End > part.look.End || len(p.history.files[fileSlice{part.Partition, NoBucket}]) > 0 {
+		return
 	}
-	if r.keyed == choose {
-		m, err := p.snaps[part.Shard].Meta(part.Bucket)
-		if err != nil {
-			return err
-		}
-		if p.costOfOverlay(p.filesOf(part), int64(part.End-off)) >= p.costOfState(m.Rows) {
-			return nil
-		}
+	if r.keyed == choose && p.costOfOverlay(p.filesOf(part), int64(part.End-off)) >= p.costOfState(part.look.Rows) {
+		return
 	}
 	part.State, part.Overlay = false, true
 	part.Lake, part.Tail = len(p.filesOf(part)) > 0, off
-	return nil
 }
 
 // keyedReads says how the rows of keyed tables are read.

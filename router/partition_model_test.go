@@ -277,7 +277,7 @@ func (m *partitionModel) comparePages(tbl *partedTable) {
 			require.NoError(m.t, err)
 			got = append(got, m.chunk(rd, c)...)
 		}
-		next, err := rd.NextPage()
+		next, err := rd.NextPage(context.Background())
 		require.NoError(m.t, err)
 		require.NoError(m.t, rd.Close())
 		if next == "" {

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"iter"
+	"math"
 	"slices"
 
 	"github.com/apache/arrow-go/v18/arrow"
@@ -15,7 +16,6 @@ import (
 	"github.com/millrace/millrace/filter"
 	"github.com/millrace/millrace/row"
 	"github.com/millrace/millrace/row/jsonrow"
-	"github.com/millrace/millrace/storage/bucket"
 )
 
 // maxPinnedKeys bounds the combinations of key values that are turned into buckets.
@@ -156,35 +156,51 @@ func (r *Router) place(ctx context.Context, p *Plan, req *ReadRequest, o PlanOpt
 	if err := r.placeAll(ctx, p, from, until); err != nil {
 		return err
 	}
-	return p.outOfRange(r)
+	return p.outOfRange(ctx, r)
 }
 
 // placeLive places the buckets of partitions that the workers have, at positions.
-func (r *Router) placeLive(p *Plan, ps []*millrace.Partition, from, until Position) error {
+func (r *Router) placeLive(ctx context.Context, p *Plan, ps []*millrace.Partition, from, until Position) error {
 	state := p.Table.Keyed() && (p.View == RowsView || from.Kind == Full)
 	var prefix []byte
 	if state && p.View == RowsView {
 		prefix = p.keyPrefix()
 	}
-	for part := range p.partsOf(ps) {
+	parts := slices.Collect(p.partsOf(ps))
+	if err := r.lookFor(ctx, p, refs(parts, nil), state, from, until); err != nil {
+		return err
+	}
+	for i := range parts {
+		part := &parts[i]
 		if state {
-			part.State, part.Prefix = true, prefix
-			sn, err := r.snapshot(p, part.Shard)
-			if err != nil {
-				return err
-			}
-			m, err := sn.Meta(part.Bucket)
-			if err != nil {
-				return err
-			}
-			part.Start, part.End = m.Next, m.Next
+			part.State, part.Prefix, part.Snapshot = true, prefix, p.snaps[part.Shard].id
+			part.Start, part.End = part.look.Next, part.look.Next
 		}
-		if err := r.placeInLog(p, &part, from, until, state); err != nil {
+		if err := r.placeInLog(p, part, from, until, state); err != nil {
 			return err
 		}
-		p.Parts = append(p.Parts, part)
 	}
+	p.Parts = append(p.Parts, parts...)
 	return nil
+}
+
+// lookFor looks at parts that are placed at positions: with state at their snapshots, too.
+func (r *Router) lookFor(ctx context.Context, p *Plan, parts []*Part, state bool, from, until Position) error {
+	q := Question{Snapshot: state}
+	if from.Kind == AtTime || until.Kind == AtTime {
+		now := r.o.Clock.Now()
+		for _, pos := range []Position{from, until} {
+			if pos.Kind == AtTime && pos.Time.After(now.Add(maxFuture)) {
+				return errs.New(errs.TimestampInFuture, "%s is more than %s ahead of the server's clock, which says %s", pos, millrace.FormatDuration(maxFuture), now.UTC().Format("2006-01-02T15:04:05.000Z"))
+			}
+			micros := int64(math.MaxInt64) // what is ahead of the clock, a little, is the end
+			if !pos.Time.After(now) {
+				micros = pos.Time.UnixMicro()
+			}
+			q.Times = append(q.Times, micros)
+		}
+	}
+	return r.look(ctx, p, q, parts)
 }
 
 // partsOf are the buckets of partitions in the plan's scope, not placed yet.
@@ -230,21 +246,13 @@ func tooManyBuckets(n int) error {
 }
 
 // placeInLog sets where the part's log read begins (unless the state says it) and ends.
+// REQUIRES: it was looked at.
 func (r *Router) placeInLog(p *Plan, part *Part, from, until Position, state bool) error {
-	lg, v, err := r.shard(part.Shard).Log(part.Bucket)
-	if err != nil {
-		return err
-	}
-	if v == nil {
-		v = &bucket.View{}
-	}
 	if !state {
-		if part.Start, err = r.offsetOf(lg, v, part.Key, from); err != nil {
-			return err
-		}
+		part.Start = part.offsetOf(from, 0)
 		_, part.named = from.Offsets[part.Key]
 		if from.Kind == Full {
-			p.placeAfterLake(part, v)
+			p.placeAfterLake(part)
 		}
 	}
 	if p.View == RowsView && state {
@@ -252,9 +260,7 @@ func (r *Router) placeInLog(p *Plan, part *Part, from, until Position, state boo
 	}
 	part.End = millrace.NoOffset
 	if !p.Follow {
-		if part.End, err = r.offsetOf(lg, v, part.Key, until); err != nil {
-			return err
-		}
+		part.End = part.offsetOf(until, 1)
 		if part.joins && part.End < part.Start && until.Kind != Latest {
 			return errs.New(errs.InvalidValue, "until lies before offset %d of bucket %s, where its log goes on after what is in the lake; rows there have no offsets, so read them all, or the log alone (tier hot)", part.Start, part.Key)
 		}
@@ -263,27 +269,21 @@ func (r *Router) placeInLog(p *Plan, part *Part, from, until Position, state boo
 	return nil
 }
 
-// offsetOf resolves a position in one bucket.
-func (r *Router) offsetOf(lg *bucket.Log, v *bucket.View, key string, pos Position) (millrace.Offset, error) {
+// offsetOf resolves a position in a bucket that was looked at; which says at which of the
+// times that was asked for a time is.
+func (p *Part) offsetOf(pos Position, which int) millrace.Offset {
 	switch pos.Kind {
 	case Latest:
-		return v.End, nil
+		return p.look.End
 	case AtOffsets:
-		if o, ok := pos.Offsets[key]; ok {
-			return o, nil
+		if o, ok := pos.Offsets[p.Key]; ok {
+			return o
 		}
-		return v.Start, nil
+		return p.look.Start
 	case AtTime:
-		now := r.o.Clock.Now()
-		if pos.Time.After(now.Add(maxFuture)) {
-			return 0, errs.New(errs.TimestampInFuture, "%s is more than %s ahead of the server's clock, which says %s", pos, millrace.FormatDuration(maxFuture), now.UTC().Format("2006-01-02T15:04:05.000Z"))
-		}
-		if pos.Time.After(now) || lg == nil {
-			return v.End, nil
-		}
-		return lg.OffsetAt(v, pos.Time.UnixMicro())
+		return p.look.At[which]
 	default: // earliest; full of a log table
-		return v.Start, nil
+		return p.look.Start
 	}
 }
 
@@ -349,6 +349,9 @@ func (r *Router) placeAtCursor(ctx context.Context, p *Plan, text string, until 
 	}
 	// State is read in the order of the parts, which is therefore the cursor's.
 	slices.SortStableFunc(parts, func(a, b Part) int { return cmp.Compare(place(a), place(b)) })
+	if err := r.lookFor(ctx, p, refs(parts, hasLog), false, Position{}, until); err != nil {
+		return err
+	}
 	for _, part := range parts {
 		i := place(part)
 		if part.Lake = c.inLake(i); part.LakeOnly && !part.Lake {
@@ -366,7 +369,7 @@ func (r *Router) placeAtCursor(ctx context.Context, p *Plan, text string, until 
 		}
 		p.Parts = append(p.Parts, part)
 	}
-	return p.outOfRange(r)
+	return p.outOfRange(ctx, r)
 }
 
 // partsAtCursor are the buckets that a read goes on with from a cursor.

@@ -6,7 +6,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	millrace "github.com/millrace/millrace"
-	"github.com/millrace/millrace/storage/bucket"
 )
 
 // A refused place is told as a sentence: the offset at fault, the end of a range if its start is there, and what the log holds.
@@ -22,7 +21,7 @@ func TestSayOutside(t *testing.T) {
 		{1, 1, 0, 0, "offset 1 is outside the log of bucket 3, which is empty (the next offset is 0)"},
 		{1, 1, 6, 6, "offset 1 is outside the log of bucket 3, which is empty (the next offset is 6): what was there has expired (table.log.ttl)"},
 	} {
-		got := sayOutside(&Part{Key: "3", Start: c.from, End: c.to}, &bucket.View{Start: c.start, End: c.end})
+		got := sayOutside(&Part{Key: "3", Start: c.from, End: c.to}, LogRange{Start: c.start, End: c.end})
 		require.Equal(t, c.want, got)
 	}
 }

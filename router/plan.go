@@ -13,7 +13,6 @@ import (
 	"github.com/millrace/millrace/errs"
 	"github.com/millrace/millrace/filter"
 	"github.com/millrace/millrace/storage/segment"
-	"github.com/millrace/millrace/storage/shard"
 )
 
 // View says as what a table is read.
@@ -55,7 +54,8 @@ type Plan struct {
 	filterParams []json.RawMessage
 	now          time.Time // what CURRENT_TIMESTAMP is
 	filter       *filter.Filter
-	snaps        map[millrace.ShardID]*shard.Snapshot
+	r            *Router
+	snaps        map[millrace.ShardID]pinned
 	history      *history // what the lake has of it; nil: nothing is read there
 }
 
@@ -86,6 +86,8 @@ type Part struct {
 	After    []byte // the primary key read last
 
 	Start, End millrace.Offset
+	look       Look // what was found when it was looked at last
+	looked     bool
 	named      bool // Start was given by the client
 	joins      bool // Start is where the log goes on after the lake
 }
@@ -115,7 +117,7 @@ func (r *Router) Plan(ctx context.Context, path string, req *ReadRequest, o Plan
 	if err != nil {
 		return nil, err
 	}
-	p := &Plan{Table: t, View: view, Tier: tier, Limit: -1, now: r.o.Clock.Now(), snaps: map[millrace.ShardID]*shard.Snapshot{}}
+	p := &Plan{Table: t, View: view, Tier: tier, Limit: -1, now: r.o.Clock.Now(), snaps: map[millrace.ShardID]pinned{}, r: r}
 	defer func() {
 		if err != nil {
 			p.Close()
@@ -139,8 +141,12 @@ func (r *Router) Plan(ctx context.Context, path string, req *ReadRequest, o Plan
 
 // Close lets go of the plan's snapshots.
 func (p *Plan) Close() {
-	for id, sn := range p.snaps {
-		sn.Release()
+	for id, pin := range p.snaps {
+		if pin.sn != nil {
+			pin.sn.Release()
+		} else {
+			p.r.unhold(id, pin.id)
+		}
 		delete(p.snaps, id)
 	}
 }
@@ -296,19 +302,6 @@ func (p *Plan) InKeyOrder() bool {
 
 // Filtered says whether the plan has a filter.
 func (p *Plan) Filtered() bool { return p.filter != nil }
-
-// snapshot is the plan's snapshot of a shard, taken once.
-func (r *Router) snapshot(p *Plan, id millrace.ShardID) (*shard.Snapshot, error) {
-	if sn := p.snaps[id]; sn != nil {
-		return sn, nil
-	}
-	sn, err := r.shard(id).Snapshot()
-	if err != nil {
-		return nil, err
-	}
-	p.snaps[id] = sn
-	return sn, nil
-}
 
 func (p *Plan) String() string {
 	return fmt.Sprintf("%s view %d, %d buckets", p.Table.Path, p.View, len(p.Parts))

@@ -10,7 +10,6 @@ import (
 	millrace "github.com/millrace/millrace"
 	"github.com/millrace/millrace/errs"
 	"github.com/millrace/millrace/row"
-	"github.com/millrace/millrace/storage/kv"
 	"github.com/millrace/millrace/storage/shard"
 )
 
@@ -149,19 +148,14 @@ func (r *Router) PrefixPage(ctx context.Context, t *millrace.Table, req *PrefixR
 	r.metrics.prefixLookups.Inc()
 	p := &Plan{
 		Table: t, View: RowsView, Columns: cols, Data: cols, Schema: outputSchema(t, cols), PageSize: req.PageSize,
-		Limit: int64(req.PageSize), limitAll: -1, now: r.o.Clock.Now(), snaps: map[millrace.ShardID]*shard.Snapshot{},
+		Limit: int64(req.PageSize), limitAll: -1, now: r.o.Clock.Now(), snaps: map[millrace.ShardID]pinned{}, r: r,
+	}
+	if err := r.look(ctx, p, Question{Snapshot: true}, refs(parts, nil)); err != nil {
+		p.Close()
+		return nil, err
 	}
 	for _, part := range parts {
-		sn, err := r.snapshot(p, part.Shard)
-		if err != nil {
-			return nil, err
-		}
-		m, err := sn.Meta(part.Bucket)
-		if err != nil {
-			p.Close()
-			return nil, err
-		}
-		part.Start, part.End = m.Next, m.Next
+		part.Start, part.End, part.Snapshot = part.look.Next, part.look.Next, p.snaps[part.Shard].id
 		p.Parts = append(p.Parts, part)
 	}
 	return p, nil
@@ -219,7 +213,6 @@ type PrefixLookups struct {
 	most    int
 
 	numbers []uint16
-	key     []byte
 }
 
 // OpenPrefixLookups prepares lookups of prefixes that have the given columns. Of each
@@ -254,14 +247,13 @@ func (l *PrefixLookups) Next(ctx context.Context, prefixes arrow.RecordBatch) (_
 			l.rd.Close()
 		}
 	}()
-	p := &Plan{snaps: map[millrace.ShardID]*shard.Snapshot{}}
-	defer p.Close()
 	l.numbers = l.buckets.Buckets(prefixes, l.layout.hashed, l.numbers[:0])
 	ps, err := l.layout.partitions(ctx, l.r, l.t, prefixes)
 	if err != nil {
 		return nil, err
 	}
-	res := &PrefixResult{}
+	f := prefixFetch{l: l, snaps: map[millrace.ShardID]*shard.Snapshot{}}
+	defer f.close()
 	for i, n := range l.numbers {
 		var q *millrace.Partition
 		if ps != nil {
@@ -270,41 +262,21 @@ func (l *PrefixLookups) Next(ctx context.Context, prefixes arrow.RecordBatch) (_
 			}
 		}
 		part := newPart(l.t, q, n)
-		sn, err := l.r.snapshot(p, part.Shard)
-		if err != nil {
-			return nil, err
-		}
-		l.key = row.AppendKey(l.key[:0], prefixes, l.layout.key, i)
-		rows, err := sn.Rows(ctx, part.Bucket, l.key, nil)
-		if err != nil {
-			return nil, err
-		}
-		err = l.take(ctx, res, int32(i), rows)
-		if cerr := rows.Close(); err == nil {
-			err = cerr
-		}
-		if err != nil {
+		f.asks = append(f.asks, prefixAsk{
+			index: int32(i), shard: part.Shard,
+			BucketPrefix: BucketPrefix{Bucket: part.Bucket, Prefix: row.AppendKey(nil, prefixes, l.layout.key, i)},
+		})
+	}
+	if err := f.open(ctx); err != nil {
+		return nil, err
+	}
+	res := &PrefixResult{}
+	for i := range f.asks {
+		if err := f.read(ctx, res, &f.asks[i]); err != nil {
 			return nil, err
 		}
 	}
 	l.r.metrics.prefixLookups.Add(float64(len(l.numbers)))
 	res.Record = l.rd.Record()
 	return res, nil
-}
-
-// take adds the rows of one prefix.
-func (l *PrefixLookups) take(ctx context.Context, res *PrefixResult, index int32, rows *kv.Rows) error {
-	for n := int64(0); (l.limit < 0 || n < l.limit) && rows.Next(); n++ {
-		if n%1024 == 1023 && ctx.Err() != nil {
-			return ctx.Err()
-		}
-		if err := l.rd.Append(rows.Row()); err != nil {
-			return err
-		}
-		res.Index = append(res.Index, index)
-		if l.rd.Bytes()+4*len(res.Index) > l.most {
-			return errs.New(errs.TooLarge, "the rows of these prefixes take more than %d bytes; ask for fewer prefixes at once, for fewer columns, or with a limit", l.most)
-		}
-	}
-	return nil
 }

@@ -62,7 +62,7 @@ func (f *parted) pages(t *millrace.Table, prefix row.Rows, size int) []string {
 			}
 			out = append(out, f.chunk(rd, c)...)
 		}
-		token, err = rd.NextPage()
+		token, err = rd.NextPage(context.Background())
 		require.NoError(f.t, err)
 		require.NoError(f.t, rd.Close())
 		if token == "" {

@@ -235,7 +235,11 @@ func (rd *Reader) log(pr *partReader) (*bucket.Log, *bucket.View, error) {
 	if pr.LakeOnly { // nothing is read there
 		return nil, &bucket.View{Start: pr.Start, Kept: pr.Start, End: pr.Start}, nil
 	}
-	lg, v, err := rd.r.shard(pr.Shard).Log(pr.Bucket)
+	sh, err := rd.r.here(pr.Shard)
+	if err != nil {
+		return nil, nil, err
+	}
+	lg, v, err := sh.Log(pr.Bucket)
 	switch {
 	case err != nil:
 		return nil, nil, err
@@ -260,20 +264,54 @@ func (rd *Reader) Places() map[string]millrace.Offset {
 }
 
 // HighWatermarks is the end of each part's log as of now, by bucket key.
-func (rd *Reader) HighWatermarks() (map[string]millrace.Offset, error) {
-	out := make(map[string]millrace.Offset, len(rd.parts))
+func (rd *Reader) HighWatermarks(ctx context.Context) (map[string]millrace.Offset, error) {
+	ends, err := rd.ends(ctx)
+	if err != nil {
+		return nil, err
+	}
+	out := make(map[string]millrace.Offset, len(ends))
+	for pr, end := range ends {
+		out[pr.Key] = end
+	}
+	return out, nil
+}
+
+// ends are the ends of the parts' logs as of now, less those that are about to leave.
+func (rd *Reader) ends(ctx context.Context) (map[*partReader]millrace.Offset, error) {
+	out := make(map[*partReader]millrace.Offset, len(rd.parts))
+	var away []*partReader
 	for _, pr := range rd.parts {
 		if pr.Bucket.Bucket == NoBucket {
-			continue
+			continue // which has no log
 		}
 		_, v, err := rd.log(pr)
-		if errs.Is(err, errs.PartitionNotFound) && rd.plan.Follow {
-			continue // it is about to leave
-		}
-		if err != nil {
+		switch {
+		case errs.Is(err, errs.PartitionNotFound) && rd.plan.Follow:
+		case errs.Is(err, errs.NotOwner):
+			away = append(away, pr)
+		case err != nil:
 			return nil, err
+		default:
+			out[pr] = v.End
 		}
-		out[pr.Key] = v.End
+	}
+	if len(away) == 0 {
+		return out, nil
+	}
+	parts := make([]*Part, len(away))
+	for i, pr := range away {
+		part := pr.Part
+		parts[i] = &part
+	}
+	if err := rd.r.look(ctx, &Plan{Table: rd.plan.Table}, Question{}, parts); err != nil {
+		return nil, err
+	}
+	for i, pr := range away {
+		if parts[i].look.There || !pr.born && pr.Start == 0 {
+			out[pr] = parts[i].look.End
+		} else if !rd.plan.Follow || pr.Partition == "" {
+			return nil, rd.lost(pr)
+		}
 	}
 	return out, nil
 }

@@ -58,7 +58,7 @@ func (rd *Reader) readLog(pr *partReader) (_ *Chunk, moved bool, err error) {
 // expired is the error of a read that stands below what its log keeps.
 func (pr *partReader) expired(v *bucket.View) error {
 	out := ranges{}
-	out.add(&pr.Part, v)
+	out.add(&pr.Part, LogRange{v.Start, v.Kept, v.End})
 	return out.err()
 }
 

@@ -176,9 +176,13 @@ func (p *Plan) stateColumns() []millrace.Column {
 // stateSnapshot is the snapshot that a part reads: the plan's, or a held one.
 func (rd *Reader) stateSnapshot(pr *partReader) (*shard.Snapshot, error) {
 	if pr.Snapshot == "" {
-		return rd.plan.snaps[pr.Shard], nil
+		return rd.plan.snaps[pr.Shard].sn, nil
 	}
-	sn, err := rd.r.shard(pr.Shard).Held(pr.Snapshot)
+	sh, err := rd.r.here(pr.Shard)
+	if err != nil {
+		return nil, err
+	}
+	sn, err := sh.Held(pr.Snapshot)
 	if err != nil {
 		return nil, err
 	}

@@ -80,14 +80,18 @@ func (rd *Reader) holdState() map[millrace.ShardID]string {
 		if !pr.state || pr.Snapshot != "" {
 			continue
 		}
-		sn := rd.plan.snaps[pr.Shard]
-		if sn == nil {
+		pin, ok := rd.plan.snaps[pr.Shard]
+		if !ok {
+			continue
+		}
+		sh, err := rd.r.here(pr.Shard)
+		if err != nil { // it has moved: the cursor names a snapshot that is gone
 			continue
 		}
 		if pr.rows != nil {
-			pr.held = sn.Retain() // the walk under way goes on using it
+			pr.held = pin.sn.Retain() // the walk under way goes on using it
 		}
-		id := rd.r.shard(pr.Shard).Hold(sn, rd.plan.Table.ID, PageIdle, 0)
+		id := sh.Hold(pin.sn, rd.plan.Table.ID, PageIdle, 0)
 		delete(rd.plan.snaps, pr.Shard)
 		for _, other := range rd.parts {
 			if other.Shard == pr.Shard && other.state {
@@ -99,6 +103,7 @@ func (rd *Reader) holdState() map[millrace.ShardID]string {
 	for _, pr := range rd.parts {
 		if pr.state && pr.Snapshot != "" {
 			out[pr.Shard] = pr.Snapshot
+			delete(rd.plan.snaps, pr.Shard) // its owner holds it for the cursor from now on
 		}
 	}
 	return out

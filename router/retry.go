@@ -3,6 +3,7 @@ package router
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
 
@@ -105,34 +106,71 @@ func (r *Router) BeginKey(t *millrace.Table, principal, key string) (end func(),
 // sent again from there on. Numbered batches are started when all of the one before
 // was taken up by its shards, so that this holds across shards, too. It belongs to the
 // goroutine that starts the batches.
+//
+// Shards that are elsewhere do not know of the line: what goes to one is started when
+// everything before it was answered, and so is what comes after that.
 type Line struct {
 	shard shard.Line
 	place uint64
-	last  []*shard.Pending
+	last  []*opWrite // of the batch before
+	open  []*opWrite // those that were not seen to be answered
+	// at is where ops went last, by shard; nil: elsewhere.
+	at map[millrace.ShardID]*shard.Shard
 }
 
 // next puts a batch's ops in line, when nothing before them failed.
-func (l *Line) next(ctx context.Context, numbered bool, ops []*shard.Op) error {
+func (l *Line) next(ctx context.Context, numbered bool, parts []pendingPart) error {
 	if l == nil {
 		return nil
 	}
-	if numbered {
-		for _, p := range l.last {
-			if err := p.Decided(ctx); err != nil {
+	l.open = slices.DeleteFunc(l.open, func(w *opWrite) bool { return w.settled.Load() })
+	switch {
+	case l.moved(parts):
+		for _, w := range l.open {
+			if _, err := w.wait(ctx); err != nil && ctx.Err() != nil {
+				return ctx.Err()
+			}
+		}
+	case numbered:
+		for _, w := range l.last {
+			if err := w.decided(ctx); err != nil {
 				return err
 			}
 		}
 	}
 	l.last = l.last[:0]
 	l.place++
-	for _, op := range ops {
-		op.Line, op.Place = &l.shard, l.place
+	for i := range parts {
+		parts[i].op.Line, parts[i].op.Place = &l.shard, l.place
+		parts[i].before = l.open
 	}
 	return l.shard.Err(l.place)
 }
 
-func (l *Line) started(p *shard.Pending) {
-	if l != nil && p != nil {
-		l.last = append(l.last, p)
+// moved says whether ops go elsewhere, or went, or to a shard that was opened anew:
+// places hold by themselves only in one.
+func (l *Line) moved(parts []pendingPart) bool {
+	for i := range parts {
+		sh := parts[i].sh
+		if was, before := l.at[parts[i].id]; sh == nil || before && was != sh {
+			return true
+		}
+	}
+	return slices.ContainsFunc(l.last, func(w *opWrite) bool { return w.sh == nil })
+}
+
+// started notes a batch that was started.
+func (l *Line) started(parts []pendingPart) {
+	if l == nil {
+		return
+	}
+	if l.at == nil {
+		l.at = map[millrace.ShardID]*shard.Shard{}
+	}
+	l.open = slices.Clone(l.open) // which ops refer to
+	for i := range parts {
+		w := &parts[i].opWrite
+		l.last, l.open = append(l.last, w), append(l.open, w)
+		l.at[w.id] = w.sh
 	}
 }

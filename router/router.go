@@ -11,7 +11,6 @@ import (
 
 	millrace "github.com/millrace/millrace"
 	"github.com/millrace/millrace/errs"
-	"github.com/millrace/millrace/storage/shard"
 )
 
 // Catalog is what the router needs of the catalog.
@@ -61,7 +60,7 @@ type Clock interface {
 // Options are a router's components.
 type Options struct {
 	Catalog    Catalog
-	Shards     []*shard.Shard // by shard id; a damaged shard answers with its error
+	Owners     Owners
 	Signer     Signer
 	Lake       Lake // nil: no table has a lake table
 	Clock      Clock
@@ -78,19 +77,24 @@ type Router struct {
 	ending    sync.Mutex // held while a partition takes the steps of its end
 	running   runningKeys
 	numbers   numbers
+	schemas   farSchemas
 	// Of keyed tables in the lake.
 	keyed        keyedReads
 	overlayBytes int64
 	foreground   foreground
 	dropWait     time.Duration
+	fixed        bool          // no shard ever moves
+	letting      chan struct{} // snapshots that owners are being asked to let go of
 }
 
 // New makes a router.
 func New(o Options) *Router {
-	return &Router{o: o, metrics: newMetrics(o.Registerer), overlayBytes: overlayBytes, dropWait: dropWait}
+	if o.Owners == nil {
+		o.Owners = Local(nil)
+	}
+	_, fixed := o.Owners.(Local)
+	return &Router{o: o, fixed: fixed, metrics: newMetrics(o.Registerer), overlayBytes: overlayBytes, dropWait: dropWait, letting: make(chan struct{}, maxCalls)}
 }
-
-func (r *Router) shard(id millrace.ShardID) *shard.Shard { return r.o.Shards[id] }
 
 // Table finds a table by "database.table"; when the caller says which table id it
 // means, another one of that name is errs.TableRecreated.
@@ -114,10 +118,14 @@ func (r *Router) Table(ctx context.Context, path string, id *millrace.TableID) (
 // asked, also when one has no room for the record.
 func (r *Router) DropTable(ctx context.Context, t *millrace.Table) error {
 	r.numbers.blocks.Delete(t.ID)
-	var err error
-	for _, sh := range r.o.Shards {
-		err = errors.Join(err, sh.DropTable(ctx, t.ID))
-	}
+	r.schemas.forget(t.ID)
+	ids := r.shards()
+	failed := make([]error, len(ids))
+	err := r.onEach(ids, func(i int) error {
+		failed[i] = r.end(ctx, ids[i], Ending{Table: t.ID})
+		return nil
+	})
+	err = errors.Join(err, errors.Join(failed...))
 	if t.Options.Lake == nil || r.o.Lake == nil {
 		return err
 	}

@@ -113,7 +113,7 @@ func (f *fixture) open() {
 	})
 	require.NoError(f.t, err)
 	require.NoError(f.t, f.w.Err())
-	f.r = router.New(router.Options{Catalog: f.cat, Shards: f.w.Shards(), Signer: plainSigner{}, Lake: f.lake, Clock: realClock{}, Logger: slog.New(slog.DiscardHandler), Registerer: prometheus.NewRegistry()})
+	f.r = router.New(router.Options{Catalog: f.cat, Owners: router.Local(f.w.Shards()), Signer: plainSigner{}, Lake: f.lake, Clock: realClock{}, Logger: slog.New(slog.DiscardHandler), Registerer: prometheus.NewRegistry()})
 }
 
 // crash drops everything that is not synced and opens again.
@@ -308,7 +308,7 @@ func TestPages(t *testing.T) {
 			rec.Release()
 			c.Release()
 		}
-		next, err := rd.NextPage()
+		next, err := rd.NextPage(context.Background())
 		require.NoError(t, err)
 		require.NoError(t, rd.Close())
 		if next == "" {

@@ -155,7 +155,7 @@ func (m *schemaModel) crash() {
 
 func (m *schemaModel) route() {
 	m.r = router.New(router.Options{
-		Catalog: m.cat, Shards: m.Worker.Shards(), Signer: plainSigner{}, Clock: m.Clock,
+		Catalog: m.cat, Owners: router.Local(m.Worker.Shards()), Signer: plainSigner{}, Clock: m.Clock,
 		Logger: slog.New(slog.DiscardHandler), Registerer: prometheus.NewRegistry(),
 	})
 }
@@ -542,7 +542,7 @@ func (m *schemaModel) hold(tbl *evolving) {
 	p, err := m.r.Plan(context.Background(), t.Path.String(), &router.ReadRequest{Columns: names}, router.Scan)
 	require.NoError(m.t, err)
 	defer p.Close()
-	m.r.Hold(p, time.Hour, time.Hour)
+	require.NoError(m.t, m.r.Hold(context.Background(), p, time.Hour, time.Hour))
 	text, err := m.r.Ticket(p, m.Clock.Now().Add(time.Hour))
 	require.NoError(m.t, err)
 	want := map[int][]storagetest.Values{}

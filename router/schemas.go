@@ -3,6 +3,8 @@ package router
 import (
 	"context"
 	"slices"
+	"sync"
+	"time"
 
 	millrace "github.com/millrace/millrace"
 	"github.com/millrace/millrace/errs"
@@ -21,19 +23,83 @@ import (
 func (p *Plan) schemas(r *Router) segment.Schemas { return r.schemasOf(p.Table) }
 
 // schemasOf finds the stored schemas of a table: any shard that holds rows knows their
-// schema.
+// schema, and so does the catalog. Who has no such shard here may not know yet of a schema
+// that another process has just made: then the owners are asked.
 func (r *Router) schemasOf(t *millrace.Table) segment.Schemas {
 	return func(id millrace.SchemaID) *millrace.Schema {
 		if id == t.Schema.ID {
 			return t.Schema
 		}
-		for _, sh := range r.o.Shards {
-			if s := sh.Schemas(t.ID)(id); s != nil {
+		away := false
+		for n := range r.o.Owners.Shards() {
+			sh, rem := r.o.Owners.Owner(millrace.ShardID(n))
+			if sh == nil {
+				away = away || rem != nil
+			} else if s := sh.Schemas(t.ID)(id); s != nil {
 				return s
 			}
 		}
-		return nil
+		if !away {
+			return nil
+		}
+		return r.schemas.find(t.ID, id, r.farSchemas)
 	}
+}
+
+// farTime bounds what is waited for a schema that is not known here.
+const farTime = 5 * time.Second
+
+// farSchemas asks the catalog and the owners of shards elsewhere for a table's schemas,
+// until one of them has the one that is wanted.
+func (r *Router) farSchemas(t millrace.TableID, id millrace.SchemaID) []*millrace.Schema {
+	ctx, cancel := context.WithTimeout(context.Background(), farTime)
+	defer cancel()
+	has := func(all []*millrace.Schema) bool {
+		return slices.ContainsFunc(all, func(s *millrace.Schema) bool { return s.ID == id })
+	}
+	all, err := r.o.Catalog.Schemas(ctx, t)
+	if err == nil && has(all) {
+		return all
+	}
+	for n := range r.o.Owners.Shards() {
+		if _, rem := r.o.Owners.Owner(millrace.ShardID(n)); rem != nil {
+			if all, err := rem.Schemas(ctx, t); err == nil && has(all) {
+				return all
+			}
+		}
+	}
+	return nil
+}
+
+// farSchemas are schemas of tables of which no shard here holds rows.
+type farSchemas struct{ known sync.Map } // farSchema → *millrace.Schema
+
+type farSchema struct {
+	table  millrace.TableID
+	schema millrace.SchemaID
+}
+
+// find is a schema that is known, or that ask finds.
+func (f *farSchemas) find(t millrace.TableID, id millrace.SchemaID, ask func(millrace.TableID, millrace.SchemaID) []*millrace.Schema) *millrace.Schema {
+	if s, ok := f.known.Load(farSchema{t, id}); ok {
+		return s.(*millrace.Schema)
+	}
+	for _, s := range ask(t, id) {
+		f.known.Store(farSchema{t, s.ID}, s)
+	}
+	s, _ := f.known.Load(farSchema{t, id})
+	out, _ := s.(*millrace.Schema)
+	return out
+}
+
+// forget lets go of the schemas of a table that is dropped.
+func (f *farSchemas) forget(t millrace.TableID) {
+	f.known.Range(func(k, _ any) bool {
+		if k.(farSchema).table == t {
+			f.known.Delete(k)
+		}
+		return true
+	})
 }
 
 // tableAs is a table as it was with an earlier schema.
@@ -105,11 +171,14 @@ func lostColumn(cols, later []millrace.Column) string {
 func (rd *Reader) storedBatch(pr *partReader, lg *bucket.Log, v *bucket.View, at millrace.Offset) (*bucket.Batch, error) {
 	find := rd.plan.schemas(rd.r)
 	to := rd.plan.Table.Schema
-	if s := rd.r.shard(pr.Shard).NewestSchema(rd.plan.Table.ID); s != nil && s.ID > to.ID {
+	sh, err := rd.r.here(pr.Shard)
+	if err != nil {
+		return nil, err
+	}
+	if s := sh.NewestSchema(rd.plan.Table.ID); s != nil && s.ID > to.ID {
 		to = s
 	}
 	var b *bucket.Batch
-	var err error
 	if rd.guard.check(to) == nil {
 		b, err = lg.Gather(v, at, find, to)
 	} else {

@@ -154,7 +154,7 @@ func TestTicketsOutliveAlter(t *testing.T) {
 				p, err := f.r.Plan(context.Background(), old.Path.String(), req, router.Scan)
 				require.NoError(t, err)
 				defer p.Close()
-				f.r.Hold(p, time.Hour, time.Hour)
+				require.NoError(t, f.r.Hold(context.Background(), p, time.Hour, time.Hour))
 				s, err := f.r.Ticket(p, time.Now().Add(time.Hour))
 				require.NoError(t, err)
 				return s, p.Schema
@@ -169,7 +169,7 @@ func TestTicketsOutliveAlter(t *testing.T) {
 			got, err := next(t, rd)
 			require.ErrorIs(t, err, io.EOF)
 			require.Len(t, got, 30)
-			token, err := rd.NextPage()
+			token, err := rd.NextPage(context.Background())
 			require.NoError(t, err)
 			require.NoError(t, rd.Close())
 
@@ -197,7 +197,7 @@ func TestTicketsOutliveAlter(t *testing.T) {
 				require.ErrorIs(t, err, io.EOF)
 				require.Contains(t, got[0], `"n":`)
 				all += len(got)
-				token, err = rd.NextPage()
+				token, err = rd.NextPage(context.Background())
 				require.NoError(t, err)
 				require.NoError(t, rd.Close())
 			}

@@ -1,20 +1,28 @@
 package router
 
 import (
+	"context"
+
 	millrace "github.com/millrace/millrace"
-	"github.com/millrace/millrace/errs"
 )
 
 // Size is how much a plan reads: the rows, exactly when it has no filter, else -1;
 // and about how many stored bytes, -1 when that is not known.
-func (r *Router) Size(p *Plan) (rows, bytes int64, err error) {
+func (r *Router) Size(ctx context.Context, p *Plan) (rows, bytes int64, err error) {
 	if p.Follow || p.Filtered() {
 		return -1, -1, nil
 	}
+	// Of a plan that was opened from a ticket nothing is known yet.
+	unseen := refs(p.Parts, func(part *Part) bool {
+		return !part.looked && !part.State && !part.Overlay && part.Start < part.End
+	})
+	if err := r.look(ctx, p, Question{}, unseen); err != nil {
+		return 0, 0, err
+	}
 	for i := range p.Parts {
-		part := p.Parts[i]
+		part := &p.Parts[i]
 		if part.Lake && !part.Overlay {
-			n, size, ok := p.lakeSize(&p.Parts[i])
+			n, size, ok := p.lakeSize(part)
 			if !ok {
 				return -1, -1, nil
 			}
@@ -24,27 +32,18 @@ func (r *Router) Size(p *Plan) (rows, bytes int64, err error) {
 			}
 		}
 		if part.State || part.Overlay {
-			sn := p.snaps[part.Shard]
-			if sn == nil { // held under an id, and not looked up for this
+			if !part.looked { // held under an id, and not looked up for this
 				return -1, -1, nil
 			}
-			m, err := sn.Meta(part.Bucket)
-			if err != nil {
-				return 0, 0, err
-			}
-			rows, bytes = rows+m.Rows, -1
+			rows, bytes = rows+part.look.Rows, -1
 		}
 		n := int64(part.End - part.Start)
 		rows += n
 		if n == 0 || bytes < 0 {
 			continue
 		}
-		_, v, err := r.shard(part.Shard).Log(part.Bucket)
-		if err != nil {
-			return 0, 0, err
-		}
-		if v != nil && v.End > v.Kept {
-			bytes += int64(float64(v.Bytes()) / float64(v.End-v.Kept) * float64(n))
+		if l := &part.look; l.End > l.Kept {
+			bytes += int64(float64(l.Bytes) / float64(l.End-l.Kept) * float64(n))
 		}
 	}
 	if p.Limit >= 0 && rows > p.Limit {
@@ -75,7 +74,7 @@ func (p *Plan) lakeSize(part *Part) (rows, bytes int64, ok bool) {
 // nobody after all.
 func (r *Router) LetGo(p *Plan) {
 	for sh, id := range p.heldIDs() {
-		r.shard(sh).LetGo(id)
+		r.unhold(sh, id)
 	}
 }
 
@@ -92,8 +91,12 @@ type Standing struct {
 
 // Standings is where the reader stands in each bucket, in the plan's order, and
 // the ends of their logs as of now.
-func (rd *Reader) Standings() ([]Standing, error) {
+func (rd *Reader) Standings(ctx context.Context) ([]Standing, error) {
 	out := make([]Standing, 0, len(rd.parts))
+	ends, err := rd.ends(ctx)
+	if err != nil {
+		return nil, err
+	}
 	history := map[string]bool{} // partitions of which files of no one bucket are unread
 	for _, pr := range rd.parts {
 		if pr.Bucket.Bucket == NoBucket && pr.lake {
@@ -104,14 +107,11 @@ func (rd *Reader) Standings() ([]Standing, error) {
 		if pr.Bucket.Bucket == NoBucket {
 			continue // which has no log
 		}
-		_, v, err := rd.log(pr)
-		if errs.Is(err, errs.PartitionNotFound) && rd.plan.Follow {
+		end, ok := ends[pr]
+		if !ok {
 			continue // it is about to leave
 		}
-		if err != nil {
-			return nil, err
-		}
-		out = append(out, Standing{Key: pr.Key, Partition: pr.Partition, Bucket: pr.Bucket.Bucket, Next: pr.Start, State: pr.state || pr.lake || history[pr.Partition], HighWatermark: v.End})
+		out = append(out, Standing{Key: pr.Key, Partition: pr.Partition, Bucket: pr.Bucket.Bucket, Next: pr.Start, State: pr.state || pr.lake || history[pr.Partition], HighWatermark: end})
 	}
 	return out, nil
 }

@@ -171,7 +171,7 @@ func TestTailFromNow(t *testing.T) {
 		require.NoError(t, err)
 		require.Empty(t, read())
 		require.Contains(t, rd.Places(), "dt=z"+first+"/1")
-		standings, err := rd.Standings()
+		standings, err := rd.Standings(context.Background())
 		require.NoError(t, err)
 		require.Equal(t, "dt=z"+first, standings[len(standings)-1].Partition)
 		require.NoError(t, rd.Close())

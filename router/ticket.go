@@ -3,6 +3,7 @@ package router
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -60,23 +61,50 @@ const (
 // Hold makes the shards keep the plan's snapshots, so that tickets or tokens of
 // the plan can be read later, idle at most for the given time, and to the ttl
 // (0: no such end).
-func (r *Router) Hold(p *Plan, idle, ttl time.Duration) {
+func (r *Router) Hold(ctx context.Context, p *Plan, idle, ttl time.Duration) error {
 	ids := map[millrace.ShardID]string{}
 	for i := range p.Parts {
 		part := &p.Parts[i]
-		if !part.State && !part.Overlay || part.Snapshot != "" {
+		if _, own := p.snaps[part.Shard]; !part.State && !part.Overlay || part.Snapshot != "" && !own {
 			continue
 		}
 		if ids[part.Shard] == "" {
-			sn := p.snaps[part.Shard]
-			if sn == nil {
+			pin, ok := p.snaps[part.Shard]
+			if !ok {
 				continue
 			}
-			ids[part.Shard] = r.shard(part.Shard).Hold(sn, p.Table.ID, idle, ttl)
+			id, err := r.hold(ctx, p, part.Shard, pin, idle, ttl)
+			if err != nil {
+				return err
+			}
+			ids[part.Shard] = id
 			delete(p.snaps, part.Shard)
 		}
 		part.Snapshot = ids[part.Shard]
 	}
+	return nil
+}
+
+// hold makes a shard keep what a plan stands on there, and says under which id.
+func (r *Router) hold(ctx context.Context, p *Plan, id millrace.ShardID, pin pinned, idle, ttl time.Duration) (string, error) {
+	if pin.sn == nil {
+		if idle == PageIdle && ttl == 0 { // which it does already
+			return pin.id, nil
+		}
+		return pin.id, r.rehold(ctx, id, pin.id, idle, ttl)
+	}
+	sh, err := r.here(id)
+	if err != nil {
+		return "", errs.New(errs.SnapshotGone, "the shard that holds the snapshot has moved to another process: start the read again")
+	}
+	return sh.Hold(pin.sn, p.Table.ID, idle, ttl), nil
+}
+
+// rehold says anew how long a snapshot is held.
+func (r *Router) rehold(ctx context.Context, id millrace.ShardID, snapshot string, idle, ttl time.Duration) error {
+	return r.on(ctx, id,
+		func(sh *shard.Shard) error { return sh.Rehold(snapshot, idle, ttl) },
+		func(rem Remote) error { return rem.Rehold(ctx, snapshot, idle, ttl) })
 }
 
 // Split cuts a plan into at most n plans, each of whole buckets, in order. They
@@ -89,12 +117,12 @@ func (p *Plan) Split(n int) []*Plan {
 	var out []*Plan
 	for parts := range slices.Chunk(p.Parts, per) {
 		q := *p
-		q.Parts, q.snaps = parts, map[millrace.ShardID]*shard.Snapshot{}
+		q.Parts, q.snaps = parts, map[millrace.ShardID]pinned{}
 		out = append(out, &q)
 	}
 	if len(out) == 0 {
 		q := *p
-		q.snaps = map[millrace.ShardID]*shard.Snapshot{}
+		q.snaps = map[millrace.ShardID]pinned{}
 		out = append(out, &q)
 	}
 	return out
@@ -179,7 +207,7 @@ func (r *Router) unseal(ctx context.Context, text string, page bool) (*Plan, err
 	}
 	p := &Plan{
 		Table: t, View: f.View, Tier: f.Tier, Limit: f.Limit, Follow: f.Follow, Heartbeat: f.Heartbeat, PageSize: f.PageSize,
-		now: time.UnixMicro(f.NowMicros).UTC(), snaps: map[millrace.ShardID]*shard.Snapshot{},
+		now: time.UnixMicro(f.NowMicros).UTC(), snaps: map[millrace.ShardID]pinned{}, r: r,
 	}
 	if f.Codec != nil {
 		p.Codec, p.CodecSet = *f.Codec, true
@@ -234,11 +262,11 @@ func (r *Router) RenewTicket(ctx context.Context, text string) (string, time.Tim
 	if err != nil {
 		return "", time.Time{}, err
 	}
-	if err := p.keepable(r); err != nil {
+	if err := p.keepable(ctx, r); err != nil {
 		return "", time.Time{}, err
 	}
 	for sh, id := range p.heldIDs() {
-		if err := r.shard(sh).Renew(id, TicketTTL); err != nil {
+		if err := r.rehold(ctx, sh, id, TicketTTL, TicketTTL); err != nil {
 			return "", time.Time{}, err
 		}
 	}
@@ -254,9 +282,12 @@ func (r *Router) CancelTicket(ctx context.Context, text string) error {
 		return err
 	}
 	for sh, id := range p.heldIDs() {
-		r.shard(sh).LetGo(id)
+		err = errors.Join(err, r.on(ctx, sh, func(sh *shard.Shard) error {
+			sh.LetGo(id)
+			return nil
+		}, func(rem Remote) error { return rem.LetGo(ctx, id) }))
 	}
-	return nil
+	return err
 }
 
 func (p *Plan) heldIDs() map[millrace.ShardID]string {
@@ -312,7 +343,7 @@ func pageLimit(all int64, page int) int64 {
 
 // NextPage is the token of the page after what the reader of a page gave; "" when
 // there is nothing more.
-func (rd *Reader) NextPage() (string, error) {
+func (rd *Reader) NextPage(ctx context.Context) (string, error) {
 	given := rd.plan.Limit - rd.left
 	left := rd.plan.limitAll
 	if left >= 0 {
@@ -320,7 +351,7 @@ func (rd *Reader) NextPage() (string, error) {
 	}
 	if left == 0 || !rd.more() {
 		for sh, id := range rd.plan.heldIDs() {
-			rd.r.shard(sh).LetGo(id) // the last page was given
+			rd.r.unhold(sh, id) // the last page was given
 		}
 		return "", nil
 	}
@@ -328,7 +359,9 @@ func (rd *Reader) NextPage() (string, error) {
 	next.Limit = left
 	next.Parts = rd.resumeParts()
 	next.snaps = maps.Clone(rd.plan.snaps)
-	rd.r.Hold(&next, PageIdle, 0)
+	if err := rd.r.Hold(ctx, &next, PageIdle, 0); err != nil {
+		return "", err
+	}
 	for sh := range rd.plan.snaps {
 		if _, kept := next.snaps[sh]; !kept {
 			delete(rd.plan.snaps, sh) // the shard holds it now

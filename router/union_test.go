@@ -160,7 +160,7 @@ func (f *fixture) pages(req *router.ReadRequest, path string, between func()) []
 			rec.Release()
 			c.Release()
 		}
-		next, err := rd.NextPage()
+		next, err := rd.NextPage(context.Background())
 		require.NoError(f.t, err)
 		require.NoError(f.t, rd.Close())
 		if next == "" {
@@ -179,7 +179,7 @@ func (f *fixture) pages(req *router.ReadRequest, path string, between func()) []
 func (f *fixture) tickets(path string, req *router.ReadRequest, between func()) []string {
 	p, err := f.r.Plan(context.Background(), path, req, router.Scan)
 	require.NoError(f.t, err)
-	f.r.Hold(p, router.TicketTTL, router.TicketTTL)
+	require.NoError(f.t, f.r.Hold(context.Background(), p, router.TicketTTL, router.TicketTTL))
 	var texts []string
 	for _, part := range p.Split(1024) {
 		text, err := f.r.Ticket(part, time.Now().Add(time.Hour))

@@ -207,7 +207,7 @@ func (m *unionModel) live(u *unionTable) []*millrace.Partition {
 func (m *unionModel) byTickets(u *unionTable) []string {
 	p, err := m.r.Plan(context.Background(), "d."+u.name, &router.ReadRequest{}, router.Scan)
 	require.NoError(m.t, err)
-	m.r.Hold(p, router.TicketTTL, router.TicketTTL)
+	require.NoError(m.t, m.r.Hold(context.Background(), p, router.TicketTTL, router.TicketTTL))
 	var tickets []string
 	for _, part := range p.Split(1 + m.rng.IntN(20)) {
 		text, err := m.r.Ticket(part, m.clock.Now().Add(time.Hour))
@@ -245,7 +245,7 @@ func (m *unionModel) byPages(u *unionTable) []string {
 			}
 			out = append(out, m.chunk(rd, c)...)
 		}
-		next, err := rd.NextPage()
+		next, err := rd.NextPage(context.Background())
 		require.NoError(m.t, err)
 		require.NoError(m.t, rd.Close())
 		if next == "" {

@@ -203,7 +203,7 @@ func TestPartitionEndsWhilePlanned(t *testing.T) {
 		f.must(tbl, mode, `{"k":7,"dt":"b"}`)
 		p, err := f.r.Plan(ctx, path, &router.ReadRequest{}, router.Scan)
 		require.NoError(t, err)
-		f.r.Hold(p, router.TicketTTL, router.TicketTTL)
+		require.NoError(t, f.r.Hold(context.Background(), p, router.TicketTTL, router.TicketTTL))
 		ticket, err := f.r.Ticket(p, f.clock.Now().Add(router.TicketTTL))
 		require.NoError(t, err)
 		p.Close()

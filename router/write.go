@@ -126,8 +126,7 @@ type PendingWrite struct {
 type pendingPart struct {
 	key  string
 	rows int64
-	p    *shard.Pending
-	err  error // when the shard did not take it up
+	opWrite
 }
 
 // StartWrite checks and encodes a batch and hands it to the shards, in order after
@@ -172,15 +171,18 @@ func (r *Router) StartWrite(ctx context.Context, req *WriteRequest) (*PendingWri
 	for i := range split {
 		ops[i].Bucket = split[i].id(req.Table)
 	}
-	if err := req.Line.next(ctx, req.Writer != nil, ops); err != nil {
+	w.parts = make([]pendingPart, len(split))
+	for i, s := range split {
+		part := &w.parts[i]
+		part.key, part.rows = millrace.BucketKey(s.target.name(), s.bucket), int64(len(s.rows))
+		part.opWrite = opWrite{r: r, op: ops[i], id: s.shard(req.Table)}
+		part.sh, _ = r.o.Owners.Owner(part.id)
+	}
+	if err := req.Line.next(ctx, req.Writer != nil, w.parts); err != nil {
 		return nil, err
 	}
-	for i, s := range split {
-		part := pendingPart{key: millrace.BucketKey(s.target.name(), s.bucket), rows: int64(len(s.rows))}
-		part.p, part.err = r.shard(s.shard(req.Table)).Start(ctx, ops[i])
-		w.parts = append(w.parts, part)
-		req.Line.started(part.p)
-	}
+	r.start(ctx, w.parts)
+	req.Line.started(w.parts)
 	return w, nil
 }
 
@@ -190,12 +192,9 @@ func (w *PendingWrite) Wait(ctx context.Context) (*WriteResult, error) {
 	var first error
 	replayed := 0
 	outcomes := map[string]string{}
-	for _, part := range w.parts {
-		var got shard.Result
-		err := part.err
-		if err == nil {
-			got, err = part.p.Wait(ctx)
-		}
+	for i := range w.parts {
+		part := &w.parts[i]
+		got, err := part.wait(ctx)
 		if err != nil {
 			outcomes[part.key] = outcomeOf(err)
 			res.Rejected += part.rows

@@ -67,7 +67,7 @@ func (s *Server) openDoors(ctx context.Context) error {
 	}
 	s.flightAddr = l.Addr()
 	r := router.New(router.Options{
-		Catalog: s.catalog, Shards: s.worker.Shards(), Signer: s.signer(ctx), Lake: s.tier,
+		Catalog: s.catalog, Owners: router.Local(s.worker.Shards()), Signer: s.signer(ctx), Lake: s.tier,
 		Clock: s.clock, Logger: s.log, Registerer: s.metrics.registry,
 	})
 	api := rest.New(rest.Options{

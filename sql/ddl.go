@@ -77,7 +77,7 @@ func (c *call) alterTable(ctx context.Context, st *alterTable) (*Result, error) 
 	}
 	t, err := c.o.Catalog.AlterTable(ctx, path, st.steps, nil)
 	if err == nil {
-		c.o.Router.AlteredTable(t)
+		c.o.Router.AlteredTable(ctx, t)
 	}
 	return done(), err
 }

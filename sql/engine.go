@@ -38,7 +38,7 @@ type Router interface {
 	DropTable(ctx context.Context, t *millrace.Table) error
 	DropPartition(ctx context.Context, t *millrace.Table, name string) error
 	// AlteredTable is told of a table that was altered.
-	AlteredTable(t *millrace.Table)
+	AlteredTable(ctx context.Context, t *millrace.Table)
 }
 
 var _ Router = (*router.Router)(nil)

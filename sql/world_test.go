@@ -54,7 +54,7 @@ func newWorld(t testing.TB) *world {
 		require.NoError(t, worker.Close(ctx))
 		require.NoError(t, cat.Close())
 	})
-	r := router.New(router.Options{Catalog: cat, Shards: worker.Shards(), Signer: plainSigner{}, Clock: w.clock, Logger: log, Registerer: w.reg})
+	r := router.New(router.Options{Catalog: cat, Owners: router.Local(worker.Shards()), Signer: plainSigner{}, Clock: w.clock, Logger: log, Registerer: w.reg})
 	w.engine = sql.New(sql.Options{Catalog: cat, Router: r, Clock: w.clock})
 	w.exec("CREATE DATABASE shop")
 	return w

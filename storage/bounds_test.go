@@ -157,12 +157,12 @@ func TestHeldSnapshots(t *testing.T) {
 	w.Clock.Add(50 * time.Second)
 	require.True(t, gone(second), "idle")
 	require.True(t, gone(third), "its time is over")
-	require.NoError(t, sh.Renew(fourth, time.Hour))
+	require.NoError(t, sh.Rehold(fourth, time.Hour, time.Hour))
 	w.Clock.Add(50 * time.Minute)
 	require.False(t, gone(fourth))
 	sh.LetGo(fourth)
 	require.True(t, gone(fourth))
-	require.True(t, errs.Is(sh.Renew(fourth, time.Hour), errs.SnapshotGone))
+	require.True(t, errs.Is(sh.Rehold(fourth, time.Hour, time.Hour), errs.SnapshotGone))
 	w.Close()
 }
 

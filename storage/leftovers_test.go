@@ -143,7 +143,7 @@ func TestForeignLog(t *testing.T) {
 			require.True(t, errs.Is(err, errs.CorruptData), "%v", err)
 			require.NoError(t, v.Worker.Shards()[0].DropTable(context.Background(), m.ID))
 			require.True(t, errs.Is(v.Worker.Shards()[0].Checkpoint(context.Background()), errs.CorruptData))
-			require.True(t, errs.Is(v.Worker.Shards()[0].Renew("none", 0), errs.CorruptData))
+			require.True(t, errs.Is(v.Worker.Shards()[0].Rehold("none", 0, 0), errs.CorruptData))
 			v.Close()
 			// With its own log back, all is well.
 			require.NoError(t, fs.RemoveAll(walDir))

@@ -27,11 +27,12 @@ func (m *Manager) TakeOver(ctx context.Context, t *millrace.Table, p *millrace.P
 		return err
 	}
 	have := offsetsOf(s)
+	logs, err := src.LogRanges(ctx, t, []*millrace.Partition{p})
+	if err != nil {
+		return err
+	}
 	for n := range uint16(t.Buckets) {
-		lr, err := src.LogRange(t, p, n)
-		if err != nil {
-			return err
-		}
+		lr := logs[0][n]
 		if lr.End > have[p.BucketID(n)] {
 			return errs.New(errs.Unavailable, "bucket %s of table %s is in the lake up to offset %d of %d", millrace.BucketKey(p.Name, n), t.Path, have[p.BucketID(n)], lr.End)
 		}

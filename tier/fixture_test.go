@@ -81,7 +81,7 @@ func (n *node) open() {
 	require.NoError(n.t, err)
 	require.NoError(n.t, n.w.Err())
 	n.m = n.manager(n.reg)
-	n.r = router.New(router.Options{Catalog: n.cat, Shards: n.w.Shards(), Lake: n.m, Signer: plainSigner{}, Clock: n.clock, Logger: quiet, Registerer: n.reg})
+	n.r = router.New(router.Options{Catalog: n.cat, Owners: router.Local(n.w.Shards()), Lake: n.m, Signer: plainSigner{}, Clock: n.clock, Logger: quiet, Registerer: n.reg})
 	n.m.Attach(n.r)
 }
 
@@ -149,7 +149,7 @@ func (n *node) alter(t *millrace.Table, steps string) *millrace.Table {
 	require.NoError(n.t, json.Unmarshal([]byte(steps), &all))
 	out, err := n.cat.AlterTable(context.Background(), t.Path, all, nil)
 	require.NoError(n.t, err)
-	n.r.AlteredTable(out)
+	n.r.AlteredTable(context.Background(), out)
 	return out
 }
 
@@ -329,7 +329,7 @@ func (n *node) complete(t *millrace.Table) {
 	}
 	for _, p := range n.partitions(t) {
 		for b := range uint16(t.Buckets) {
-			lr, err := n.r.LogRange(t, p, b)
+			lr, err := n.r.LogRange(context.Background(), t, p, b)
 			if p != nil && p.State == millrace.PartitionExpired || errs.Is(err, errs.PartitionNotFound) {
 				continue
 			}

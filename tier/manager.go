@@ -32,10 +32,11 @@ type Catalog interface {
 
 // Source is where rows come from: the router.
 type Source interface {
-	LogRange(t *millrace.Table, p *millrace.Partition, bucket uint16) (router.LogRange, error)
-	WrittenAt(t *millrace.Table, p *millrace.Partition, bucket uint16, off millrace.Offset) (time.Time, error)
+	LogRange(ctx context.Context, t *millrace.Table, p *millrace.Partition, bucket uint16) (router.LogRange, error)
+	LogRanges(ctx context.Context, t *millrace.Table, ps []*millrace.Partition) ([][]router.LogRange, error)
+	WrittenAt(ctx context.Context, t *millrace.Table, at []router.LogPlace) ([]time.Time, error)
 	OpenLog(t *millrace.Table, p *millrace.Partition, bucket uint16, from, until millrace.Offset) *router.Reader
-	OpenState(t *millrace.Table, p *millrace.Partition, bucket uint16) (*router.Reader, millrace.Offset, error)
+	OpenState(ctx context.Context, t *millrace.Table, p *millrace.Partition, bucket uint16) (*router.Reader, millrace.Offset, error)
 	// Foreground rises while clients are at work.
 	Foreground() int64
 }

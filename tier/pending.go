@@ -7,6 +7,7 @@ import (
 	millrace "github.com/millrace/millrace"
 	"github.com/millrace/millrace/errs"
 	"github.com/millrace/millrace/lake"
+	"github.com/millrace/millrace/router"
 )
 
 // piece is a bucket of which something is not in the lake, and where its log ended when
@@ -85,20 +86,15 @@ func (t *table) backlog(ctx context.Context, src Source, desc *millrace.Table, h
 	if err != nil {
 		return nil, err
 	}
-	out := &backlog{}
-	var seen map[millrace.BucketID]writtenAt
-	if times {
-		seen = map[millrace.BucketID]writtenAt{}
+	logs, err := src.LogRanges(ctx, desc, ps)
+	if err != nil {
+		return nil, err
 	}
-	for _, p := range ps {
+	out := &backlog{}
+	var oldest []router.LogPlace // of each bucket with something pending
+	for i, p := range ps {
 		for n := range uint16(desc.Buckets) {
-			lr, err := src.LogRange(desc, p, n)
-			if errs.Is(err, errs.PartitionNotFound) {
-				break
-			}
-			if err != nil {
-				return nil, err
-			}
+			lr := logs[i][n]
 			pc := piece{p, n, lr.End}
 			id := pc.id(desc)
 			at, known := have[id]
@@ -112,33 +108,49 @@ func (t *table) backlog(ctx context.Context, src Source, desc *millrace.Table, h
 			at = max(at, lr.Start)
 			out.rows += int64(lr.End - at)
 			if times && at < lr.End {
-				w, err := t.writtenAt(src, desc, &pc, id, at)
-				if err != nil {
-					return nil, err
-				}
-				seen[id] = w
-				if out.oldest.IsZero() || !w.at.IsZero() && w.at.Before(out.oldest) {
-					out.oldest = w.at
-				}
+				oldest = append(oldest, router.LogPlace{Partition: p, Bucket: n, Offset: at})
 			}
 		}
 	}
 	if times {
-		t.mu.Lock()
-		t.oldest = seen
-		t.mu.Unlock()
+		out.oldest, err = t.oldestOf(ctx, src, desc, oldest)
 	}
-	return out, nil
+	return out, err
 }
 
-// writtenAt is when a record was written, which the last look may have found out.
-func (t *table) writtenAt(src Source, desc *millrace.Table, pc *piece, id millrace.BucketID, at millrace.Offset) (writtenAt, error) {
-	t.mu.Lock()
-	w, ok := t.oldest[id]
-	t.mu.Unlock()
-	if ok && w.offset == at {
-		return w, nil
+// oldestOf is when the oldest of some records was written; zero when nothing is known of
+// them. What the last look found out is not asked for again.
+func (t *table) oldestOf(ctx context.Context, src Source, desc *millrace.Table, at []router.LogPlace) (oldest time.Time, err error) {
+	seen := make(map[millrace.BucketID]writtenAt, len(at))
+	var ask []router.LogPlace
+	idOf := func(l *router.LogPlace) millrace.BucketID {
+		p := piece{l.Partition, l.Bucket, 0}
+		return p.id(desc)
 	}
-	when, err := src.WrittenAt(desc, pc.partition, pc.bucket, at)
-	return writtenAt{at, when}, err
+	t.mu.Lock()
+	for i := range at {
+		id := idOf(&at[i])
+		if w, ok := t.oldest[id]; ok && w.offset == at[i].Offset {
+			seen[id] = w
+		} else {
+			ask = append(ask, at[i])
+		}
+	}
+	t.mu.Unlock()
+	when, err := src.WrittenAt(ctx, desc, ask)
+	if err != nil {
+		return oldest, err
+	}
+	for i := range ask {
+		seen[idOf(&ask[i])] = writtenAt{ask[i].Offset, when[i]}
+	}
+	for _, w := range seen {
+		if oldest.IsZero() || !w.at.IsZero() && w.at.Before(oldest) {
+			oldest = w.at
+		}
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.oldest = seen
+	return oldest, nil
 }

@@ -14,18 +14,18 @@ import (
 	"github.com/millrace/millrace/tier"
 )
 
-// pinning is a router that does something just before it says where a log ends.
+// pinning is a router that does something just before it says where logs end.
 type pinning struct {
 	*router.Router
 	before func()
 }
 
-func (p *pinning) LogRange(t *millrace.Table, part *millrace.Partition, bucket uint16) (router.LogRange, error) {
+func (p *pinning) LogRanges(ctx context.Context, t *millrace.Table, ps []*millrace.Partition) ([][]router.LogRange, error) {
 	if f := p.before; f != nil {
 		p.before = nil
 		f()
 	}
-	return p.Router.LogRange(t, part, bucket)
+	return p.Router.LogRanges(ctx, t, ps)
 }
 
 // No round takes records of a later schema than it writes: not those that come between the

@@ -127,7 +127,7 @@ func (r *round) take(ctx context.Context, p *piece) (done bool, err error) {
 	if there, err := r.there(ctx, p.partition); err != nil || !there {
 		return true, err
 	}
-	logs, err := r.src.LogRange(r.desc, p.partition, p.bucket)
+	logs, err := r.src.LogRange(ctx, r.desc, p.partition, p.bucket)
 	if errs.Is(err, errs.PartitionNotFound) {
 		return true, nil
 	}
@@ -221,7 +221,7 @@ func (r *round) log(ctx context.Context, p *piece, id millrace.BucketID, from mi
 
 // state writes the rows of a keyed bucket, as they are now.
 func (r *round) state(ctx context.Context, p *piece, id millrace.BucketID) error {
-	rd, end, err := r.src.OpenState(r.desc, p.partition, p.bucket)
+	rd, end, err := r.src.OpenState(ctx, r.desc, p.partition, p.bucket)
 	if err != nil {
 		return err
 	}

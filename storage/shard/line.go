@@ -27,7 +27,8 @@ func (l *Line) Err(place uint64) error {
 	return errs.New(errs.Unavailable, "a batch before this one in the stream failed, so nothing of this one was written: send again from that batch on")
 }
 
-func (l *Line) fail(place uint64) {
+// Fail makes the ops behind a place fail.
+func (l *Line) Fail(place uint64) {
 	for {
 		f := l.failed.Load()
 		if f != 0 && f <= place || l.failed.CompareAndSwap(f, place) {
@@ -36,10 +37,11 @@ func (l *Line) fail(place uint64) {
 	}
 }
 
-// fail makes the ops behind this one fail too.
-func (o *Op) fail() {
-	if o.Line != nil {
-		o.Line.fail(o.Place)
+// fail makes the ops behind this one fail too. A shard that has moved takes none of them,
+// and who sent this one sends it to the new owner before them.
+func (o *Op) fail(err error) {
+	if o.Line != nil && !errs.Is(err, errs.NotOwner) {
+		o.Line.Fail(o.Place)
 	}
 }
 

@@ -168,21 +168,24 @@ func (t *snapshotTable) of(table millrace.TableID) []*Snapshot {
 	return out
 }
 
-// Renew moves the end of a held snapshot to ttl from now.
-func (s *Shard) Renew(id string, ttl time.Duration) error {
+// Rehold says anew how long a held snapshot is kept: as Hold does, from now.
+func (s *Shard) Rehold(id string, idle, ttl time.Duration) error {
 	if err := s.Err(); err != nil {
 		return err
 	}
 	t := &s.snapshots
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.expireLocked(t.clock.Now())
+	now := t.clock.Now()
+	t.expireLocked(now)
 	h := t.held[id]
 	if h == nil {
 		return errs.New(errs.SnapshotGone, "the snapshot of this ticket is no longer held")
 	}
-	h.lastUse = t.clock.Now()
-	h.deadline = h.lastUse.Add(ttl)
+	h.idle, h.lastUse, h.deadline = idle, now, time.Time{}
+	if ttl > 0 {
+		h.deadline = now.Add(ttl)
+	}
 	return nil
 }
 

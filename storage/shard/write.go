@@ -34,7 +34,7 @@ func (p *pending) answer(r Result, err error) {
 		p.room()
 		p.out = outcome{r, err}
 		if err != nil && p.op != nil {
-			p.op.fail() // before anything behind it is looked at
+			p.op.fail(err) // before anything behind it is looked at
 		}
 		close(p.done)
 	})
@@ -71,7 +71,7 @@ func (s *Shard) Start(ctx context.Context, op *Op) (*Pending, error) {
 		p.decided = make(chan struct{})
 	}
 	if err := s.enqueue(ctx, p); err != nil {
-		op.fail()
+		op.fail(err)
 		return nil, err
 	}
 	return &Pending{p}, nil
@@ -90,6 +90,9 @@ func (p *Pending) Decided(ctx context.Context) error {
 	}
 	return nil
 }
+
+// Refused says whether the op was answered with the code.
+func (p *Pending) Refused(code errs.Code) bool { return p.p.answered() && errs.Is(p.p.out.err, code) }
 
 // Wait is the outcome, as Write gives it.
 func (p *Pending) Wait(ctx context.Context) (Result, error) { return p.p.wait(ctx) }
