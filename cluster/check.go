@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -105,7 +106,8 @@ func (c *Conn) checkAccount(ctx context.Context, storeBytes int64, replicas int)
 	if tier, ok := info.Tiers[fmt.Sprintf("R%d", replicas)]; ok {
 		limit = tier.Limits.MaxStore
 	}
-	if limit >= 0 && limit < need && !(limit == 0 && len(info.Tiers) > 0) {
+	tiered := limit == 0 && len(info.Tiers) > 0 // and ours has no limit
+	if !tiered && limit >= 0 && limit < need {
 		return errs.New(errs.InvalidRequest, "our NATS account may store %d bytes, and the logs take up to %d (%d replicas of %d): raise its limit, or make the logs smaller", limit, need, replicas, storeBytes)
 	}
 	return nil
@@ -145,7 +147,7 @@ func (c *Conn) serverSettings(ctx context.Context, d Demands) ([]serverSettings,
 	}
 	dial := c.dial
 	if d.SystemCredentials != "" {
-		dial = append(dial[:len(dial):len(dial)], nats.UserCredentials(d.SystemCredentials))
+		dial = append(slices.Clip(dial), nats.UserCredentials(d.SystemCredentials))
 	}
 	nc, err := nats.Connect(strings.Join(list, ","), dial...)
 	if err != nil {

@@ -199,7 +199,8 @@ func refused(err error) bool {
 func (c *Conn) setUp() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.mu.up, c.mu.down = context.WithCancel(c.life)
+	up, down := context.WithCancel(c.life)
+	c.mu.up, c.mu.down = up, down
 }
 
 func (c *Conn) disconnected(_ *nats.Conn, err error) {

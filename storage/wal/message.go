@@ -82,16 +82,16 @@ func NewEncoder(cluster ClusterID, shard millrace.ShardID) *Encoder {
 // as Append does.
 func (e *Encoder) Encode(tail Tail, entries []Entry) error { return e.enc.encode(tail, entries) }
 
-// Records are what Encode made, in order. Each is valid until the next; the entries'
-// data must not have changed since.
-func (e *Encoder) Records() iter.Seq[[]byte] {
-	return func(yield func([]byte) bool) {
+// Records are what Encode made, in order, with where the log ends after each. A
+// record is valid until the next; the entries' data must not have changed since.
+func (e *Encoder) Records() iter.Seq2[Tail, []byte] {
+	return func(yield func(Tail, []byte) bool) {
 		pieces := e.enc.out
 		var piece []byte
 		for _, f := range e.enc.frames {
 			left := frameSize + recordHeaderSize + int(binary.LittleEndian.Uint32(f[frameSize+68:]))
 			if len(piece) >= left { // it lies in one
-				if rec := piece[frameSize:left:left]; !yield(rec) {
+				if rec := piece[frameSize:left:left]; !yield(tailOf(rec), rec) {
 					return
 				}
 				piece = piece[left:]
@@ -105,11 +105,20 @@ func (e *Encoder) Records() iter.Seq[[]byte] {
 				n := min(left, len(piece))
 				e.buf, piece, left = append(e.buf, piece[:n]...), piece[n:], left-n
 			}
-			if !yield(e.buf[frameSize:]) {
+			if rec := e.buf[frameSize:]; !yield(tailOf(rec), rec) {
 				return
 			}
 		}
 	}
+}
+
+// tailOf is where a log ends after a record of ours.
+func tailOf(rec []byte) Tail {
+	h, ok := parseRecordHeader(rec)
+	if !ok {
+		panic("wal: the encoder made what is no record")
+	}
+	return Tail{h.logID, h.lsn, h.hash, h.epoch}
 }
 
 // Release lets go of the entries' data, and of a large buffer.

@@ -29,7 +29,7 @@ func TestMessages(t *testing.T) {
 		require.NoError(t, enc.Encode(tail, entries))
 		var asm wal.Assembler
 		at, got, ends := tail, []wal.Entry(nil), 0
-		for b := range enc.Records() {
+		for end, b := range enc.Records() {
 			require.LessOrEqual(t, len(b), wal.MaxRecordBytes)
 			r, err := wal.ParseRecord(b)
 			require.NoError(t, err)
@@ -40,6 +40,7 @@ func TestMessages(t *testing.T) {
 			require.Equal(t, at.LSN, r.Tail().LSN)
 			require.Equal(t, at.LogID, r.Tail().LogID)
 			at = r.Tail()
+			require.Equal(t, at, end)
 			ends += r.Ends()
 			require.NoError(t, asm.Feed(&r, func(lsn millrace.LSN, epoch millrace.Epoch, e wal.Entry) error {
 				require.Equal(t, at.LSN, lsn)
@@ -60,7 +61,7 @@ func TestMessages(t *testing.T) {
 	}
 
 	require.NoError(t, enc.Encode(tail, []wal.Entry{{Kind: wal.Data, Data: []byte("hello")}}))
-	for b := range enc.Records() {
+	for _, b := range enc.Records() {
 		b = bytes.Clone(b)
 		for i := range len(b) * 8 {
 			b[i/8] ^= 1 << (i % 8)
