@@ -199,8 +199,7 @@ func refused(err error) bool {
 func (c *Conn) setUp() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	up, down := context.WithCancel(c.life)
-	c.mu.up, c.mu.down = up, down
+	c.mu.up, c.mu.down = context.WithCancel(c.life) //nolint:fatcontext // each is of life, none of the one before
 }
 
 func (c *Conn) disconnected(_ *nats.Conn, err error) {

@@ -2,6 +2,7 @@ package stream
 
 import (
 	"context"
+	"fmt"
 
 	millrace "github.com/millrace/millrace"
 	"github.com/millrace/millrace/errs"
@@ -73,9 +74,10 @@ func (l *Log) land(ctx context.Context, entries []wal.Entry) error {
 // stop lets nothing more be appended (T3), and returns err. Who appends afterwards is
 // told that nothing was written.
 func (l *Log) stop(err *errs.Error) error {
-	later := errs.New(err.Code, "%s", err.Message)
+	err.Err = wal.ErrStopped
+	later := &errs.Error{Code: err.Code, Message: err.Message, Err: err.Err}
 	if err.Code == errs.UnknownOutcome {
-		later = errs.New(errs.Unavailable, "the log of shard %d has to be opened anew: %s", l.shard, err.Message)
+		later.Code, later.Message = errs.Unavailable, fmt.Sprintf("the log of shard %d has to be opened anew: %s", l.shard, err.Message)
 	}
 	if l.stopped == nil {
 		l.stopped = later
@@ -127,7 +129,11 @@ func (l *Log) publishOne(ctx context.Context, end wal.Tail, rec []byte, begun bo
 			}
 		case refused:
 			return false, errs.New(errs.InvalidRequest, "NATS does not take a record into stream %s of shard %d: %v", l.name, l.shard, err)
-		case busy, unsent:
+		case unsent:
+			if _, why := l.info(ctx); errs.Is(why, errs.CorruptData) {
+				return false, why
+			}
+		case busy:
 		}
 		l.s.met.refused.Inc()
 		l.wait(ctx, pause)
@@ -160,11 +166,11 @@ func (l *Log) room(ctx context.Context) error {
 		return nil
 	}
 	info, err := l.info(ctx)
-	if err == nil {
-		l.sized(info)
+	if err != nil {
+		return err
 	}
-	if err != nil || fits() {
-		return nil // the server will say
+	if l.sized(info); fits() {
+		return nil
 	}
 	l.s.met.full.Inc()
 	return errs.New(errs.StorageFull, "stream %s of shard %d has no room for %d bytes: it holds %d of %d", l.name, l.shard, need, info.State.Bytes, l.s.opts.MaxBytes)

@@ -131,5 +131,9 @@ func (l *Log) over(ctx context.Context) error {
 // corrupt is the error of damage at a sequence of the stream.
 func (l *Log) corrupt(seq uint64, what string) error {
 	l.s.met.damaged.Inc()
+	return l.damage(seq, what)
+}
+
+func (l *Log) damage(seq uint64, what string) error {
 	return errs.New(errs.CorruptData, "shard %d: the log is damaged in stream %s at sequence %d: %s", l.shard, l.name, seq, what)
 }

@@ -104,6 +104,7 @@ func readAnswer(b []byte, stream string, seq uint64) (outcome, error) {
 		}
 	case errTooLarge, errHeaderTooLarge, errOtherStream:
 		return refused, a.Error
+	default:
 	}
 	return doubtful, a.Error // also a wrong last sequence: whose record is there has to be read
 }

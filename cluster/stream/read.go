@@ -62,8 +62,8 @@ func (rd *reader) read(ctx context.Context) (wal.Record, int, error) {
 		if err := rd.l.over(ctx); err != nil {
 			return wal.Record{}, 0, err
 		}
-		if gone := rd.l.missing(patient, rd.next); gone != nil {
-			return rd.reread(ctx)
+		if _, why := rd.l.info(patient); errs.Is(why, errs.CorruptData) {
+			return wal.Record{}, 0, why
 		}
 		rd.l.wait(patient, pause)
 		if patient.Err() != nil && ctx.Err() == nil {

@@ -18,6 +18,7 @@ type replay struct {
 	l     *Log
 	after millrace.LSN
 	fn    func(millrace.LSN, millrace.Epoch, wal.Entry) error
+	first millrace.LSN // in the stream
 
 	at  wal.Tail // after the last record passed; LSN 0: the chain is not known yet
 	asm wal.Assembler
@@ -37,8 +38,8 @@ func (l *Log) Replay(ctx context.Context, after millrace.LSN, fn func(millrace.L
 	if after+1 < first {
 		return l.purged(after, first)
 	}
-	r := &replay{l: l, after: after, fn: fn}
-	from, err := r.begin(ctx, first)
+	r := &replay{l: l, after: after, fn: fn, first: first}
+	from, err := r.begin(ctx)
 	if err != nil {
 		return err
 	}
@@ -56,18 +57,17 @@ func (l *Log) Replay(ctx context.Context, after millrace.LSN, fn func(millrace.L
 }
 
 func (l *Log) purged(after, first millrace.LSN) error {
-	return errs.New(errs.CorruptData, "shard %d: records %d to %d of stream %s were purged; the log begins after them", l.shard, after+1, first-1, l.name)
+	return errs.Wrap(errs.CorruptData, "stream.Replay", fmt.Errorf("shard %d: records %d to %d of stream %s were purged: %w", l.shard, after+1, first-1, l.name, wal.ErrPurged))
 }
 
 // begin says from which record to read: the one after which the caller wants entries,
 // since the chain goes on from it, or an earlier one in which an entry begins that it
 // does not end.
-func (r *replay) begin(ctx context.Context, first millrace.LSN) (millrace.LSN, error) {
-	if r.after < first {
-		r.at = wal.Tail{LogID: r.l.logID}
-		return first, nil
+func (r *replay) begin(ctx context.Context) (millrace.LSN, error) {
+	if r.after < r.first {
+		return r.first, nil
 	}
-	from, err := r.l.beginning(ctx, r.after, first)
+	from, err := r.l.beginning(ctx, r.after, r.first)
 	if errs.Is(err, errs.CorruptData) { // it is one that the caller has
 		r.l.s.opts.Logger.LogAttrs(ctx, slog.LevelWarn, "damaged log record is passed, it was applied before", slog.Any("err", err))
 		return r.after + 1, nil
@@ -91,15 +91,21 @@ func (r *replay) next(ctx context.Context, rd *reader) error {
 	}
 	r.at = t
 	fn := r.fn
-	if t.LSN <= r.after {
+	switch {
+	case t.LSN == r.after && !rec.Continues():
+		return nil // it is read for the chain alone, and may end what began before it
+	case t.LSN <= r.after:
 		fn = nil
-	} else {
+	default:
 		r.l.at.Lock()
 		r.l.markLocked(t.LSN, size)
 		r.l.at.Unlock()
 	}
 	err = r.asm.Feed(&rec, fn)
 	if bad, ok := errors.AsType[*wal.Malformed](err); ok {
+		if t.LSN == r.first && r.first > 1 { // the entry began before it
+			return r.l.purged(r.after, t.LSN+1)
+		}
 		return r.l.corrupt(seq, bad.Error())
 	}
 	return err
@@ -115,6 +121,7 @@ func (l *Log) record(ctx context.Context, seq uint64) (wal.Record, error) {
 func (l *Log) recordSize(ctx context.Context, seq uint64) (wal.Record, int, error) {
 	patient, cancel := context.WithTimeout(ctx, l.s.opts.Patience)
 	defer cancel()
+	times := 0
 	for pause := firstPause; ; pause = min(2*pause, lastPause) {
 		msg, err := l.message(patient, seq)
 		if err == nil {
@@ -122,8 +129,12 @@ func (l *Log) recordSize(ctx context.Context, seq uint64) (wal.Record, int, erro
 			return r, len(msg.Data), err
 		}
 		if errors.Is(err, jetstream.ErrMsgNotFound) {
-			if err := l.missing(patient, seq); err != nil {
-				return wal.Record{}, 0, err
+			why := l.missing(patient, seq)
+			if why != nil {
+				times++
+			}
+			if errors.Is(why, wal.ErrPurged) || times == missingTimes {
+				return wal.Record{}, 0, why
 			}
 		}
 		l.wait(patient, pause)
@@ -136,8 +147,12 @@ func (l *Log) recordSize(ctx context.Context, seq uint64) (wal.Record, int, erro
 	}
 }
 
-// missing says why there is no message with the sequence; nil when it may come yet,
-// since the leader that was asked was not one any more.
+// missingTimes is how often a record has to be missing where it should be: the answers
+// may be of a leader that has been deposed, and of its successor.
+const missingTimes = 4
+
+// missing says why there is no message with the sequence; nil when that is not known,
+// or when it may come yet.
 func (l *Log) missing(ctx context.Context, seq uint64) error {
 	info, err := l.info(ctx)
 	switch {
@@ -148,5 +163,5 @@ func (l *Log) missing(ctx context.Context, seq uint64) error {
 	case seq < info.State.FirstSeq:
 		return l.purged(millrace.LSN(seq)-1, millrace.LSN(info.State.FirstSeq))
 	}
-	return l.corrupt(seq, "the record is missing")
+	return l.damage(seq, "the record is missing")
 }
