@@ -23,8 +23,8 @@ var ErrConflict = errors.New("lake: another commit came in between")
 type Format interface {
 	// Open gives the lake table of a table, and makes it when there is none. An error is
 	// an errs.Error: Unavailable when the place does not answer, CorruptData when
-	// metadata is lost or damaged, InvalidValue when the location holds something that
-	// is not ours.
+	// metadata is lost or damaged. Unavailable is also a location that holds something
+	// which is not ours.
 	Open(ctx context.Context, t *millrace.Table) (Table, error)
 	// Purge removes all files of the lake table of a table that had a number and a path,
 	// whatever state it is in. Nothing of another table goes, also of one with that path.
@@ -40,6 +40,9 @@ type Table interface {
 	Newest(ctx context.Context) (Snapshot, error)
 	// Snapshot is a snapshot by number; errs.SnapshotGone when it is no longer kept.
 	Snapshot(ctx context.Context, id int64) (Snapshot, error)
+	// Damage is what readers found to be lost of snapshots that are kept, and what is
+	// still so; nil: nothing is known to be.
+	Damage(ctx context.Context) *Failure
 	// Begin begins a round on the newest snapshot. What it commits is written with the
 	// schema and options of desc.
 	Begin(ctx context.Context, desc *millrace.Table) (Round, error)

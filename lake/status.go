@@ -16,11 +16,12 @@ const (
 	StateEmpty State = "empty"
 	// StateOK: the last round went well.
 	StateOK State = "ok"
-	// StateFailing: rounds fail; they are tried again, further and further apart.
+	// StateFailing: rounds fail, and are tried again, further and further apart; or files
+	// of snapshots that are kept were lost.
 	StateFailing State = "failing"
 )
 
-// Failure says why rounds of a table fail.
+// Failure says what is wrong with a lake table.
 type Failure struct {
 	Code   errs.Code `json:"code"`
 	Detail string    `json:"detail"`

@@ -71,6 +71,9 @@ func (m *Manager) Status(ctx context.Context, desc *millrace.Table) (lake.Status
 		code, detail := said(lakeErr)
 		s.Failure = &lake.Failure{Code: code, Detail: detail, Since: m.o.Clock.Now()}
 	}
+	if s.Failure == nil {
+		s.Failure = t.damage(ctx)
+	}
 	if snap != nil {
 		s.State, s.Snapshot, s.Round, s.CommittedAt, s.Totals = lake.StateOK, snap.ID(), snap.Round(), snap.CommittedAt(), snap.Totals()
 	}
@@ -93,6 +96,19 @@ func (m *Manager) Status(ctx context.Context, desc *millrace.Table) (lake.Status
 		s.Lag = max(0, m.o.Clock.Now().Sub(todo.oldest))
 	}
 	return s, nil
+}
+
+// damage is what is known to be lost of the lake table.
+func (t *table) damage(ctx context.Context) *lake.Failure {
+	t.mu.Lock()
+	lt := t.lt
+	t.mu.Unlock()
+	if lt == nil {
+		return nil
+	}
+	limited, cancel := context.WithTimeout(ctx, t.m.o.LookTime)
+	defer cancel()
+	return lt.Damage(limited)
 }
 
 // offsets are by bucket key, of buckets that the workers have.

@@ -76,7 +76,7 @@ func printLake(a *app, format string, s *openapi.LakeStatus) error {
 		return err
 	}
 	if s.Error != nil {
-		return errs.New(s.Error.Code, "the lake has not taken rows since %s: %s", s.Error.Since.UTC().Format(time.RFC3339), printable(s.Error.Detail))
+		return errs.New(s.Error.Code, "something is wrong with the lake since %s: %s", s.Error.Since.UTC().Format(time.RFC3339), printable(s.Error.Detail))
 	}
 	return nil
 }

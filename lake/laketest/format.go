@@ -89,6 +89,9 @@ func (f *Format) Open(_ context.Context, t *millrace.Table) (lake.Table, error) 
 	return lt, nil
 }
 
+// Damage is none: what is in memory is not lost.
+func (*Table) Damage(context.Context) *lake.Failure { return nil }
+
 // Purge removes a table's lake table.
 func (f *Format) Purge(_ context.Context, id millrace.TableID, _ millrace.TablePath) error {
 	if err := f.ask(Purge, id); err != nil {

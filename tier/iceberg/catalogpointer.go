@@ -98,7 +98,7 @@ func (p *catalogPointer) publish(ctx context.Context, c change) (*version, error
 		last = err
 		v, err := p.load(ctx, nil)
 		if err != nil {
-			if e, ok := errors.AsType[*errs.Error](err); ok && e.Code != errs.Unavailable {
+			if e, ok := errors.AsType[*errs.Error](err); ok && e.Code != errs.Unavailable || errors.Is(err, errForeign) {
 				return nil, err // someone else's table has the name
 			}
 			continue

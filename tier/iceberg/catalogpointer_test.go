@@ -160,7 +160,7 @@ func TestOwnCatalogOfOthers(t *testing.T) {
 	again.Path = first.Path
 	w.committed(first, 2)
 	_, err := w.f.open(t.Context(), again)
-	require.True(t, errs.Is(err, errs.InvalidValue), "%v", err)
+	require.True(t, errs.Is(err, errs.Unavailable) && errors.Is(err, errForeign), "%v", err)
 	require.NoError(t, w.f.Purge(t.Context(), again.ID, again.Path))
 	require.Len(t, w.scan(first), 2, "purging what has only the same name")
 	require.NoError(t, w.f.Purge(t.Context(), first.ID, first.Path))
@@ -174,5 +174,5 @@ func TestOwnCatalogOfOthers(t *testing.T) {
 	_, err = c.CreateTable(t.Context(), table.Identifier{"db", "t3"}, ice.NewSchema(0, ice.NestedField{ID: 1, Name: "x", Type: ice.PrimitiveTypes.Int32}), icecat.WithLocation("file://"+t.TempDir()))
 	require.NoError(t, err)
 	_, err = w.f.open(t.Context(), testTable(3, nil, nil, 1, "k BIGINT NOT NULL"))
-	require.True(t, errs.Is(err, errs.InvalidValue), "%v", err)
+	require.True(t, errs.Is(err, errs.Unavailable) && errors.Is(err, errForeign), "%v", err)
 }

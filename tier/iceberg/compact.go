@@ -162,7 +162,7 @@ func (r *round) pick(ctx context.Context, p *part, target int64) ([]*lakeFile, e
 	for _, f := range p.data {
 		deleted, err := r.t.deletedOf(ctx, f)
 		if err != nil {
-			return nil, err
+			return nil, r.t.missing(ctx, r.base.snap.SnapshotID, err)
 		}
 		if deleted != nil && float64(deleted.GetCardinality()) >= wornPart*float64(f.rows) {
 			return []*lakeFile{f}, nil

@@ -83,7 +83,7 @@ func (r *round) find(ctx context.Context, s lake.Slice, f *lakeFile, set *keySet
 	if before == nil {
 		before = &found{slice: s, file: f, positions: roaring.New()}
 	}
-	rs, err := r.t.read(ctx, f, reading{
+	rs, err := r.t.read(ctx, r.base.snap.SnapshotID, f, reading{
 		Read: lake.Read{Columns: set.columns}, deleted: before.positions,
 		mayHold: set.mayHold,
 	})
@@ -213,7 +213,7 @@ func (r *round) rewrite(ctx context.Context, s lake.Slice, files []*found) error
 
 // copyRows writes the live rows of a file.
 func (r *round) copyRows(ctx context.Context, w *fileWriter, f *found) error {
-	rs, err := r.t.read(ctx, f.file, reading{Read: lake.Read{Columns: lakeColumns(r.desc)}, deleted: f.positions})
+	rs, err := r.t.read(ctx, r.base.snap.SnapshotID, f.file, reading{Read: lake.Read{Columns: lakeColumns(r.desc)}, deleted: f.positions})
 	if err != nil {
 		return err
 	}

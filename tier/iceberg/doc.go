@@ -32,7 +32,7 @@
 //	    partition, and a file's rows are of one bucket when the partition or the file's
 //	    name says it.
 //	I7  Files that we write are sealed: what is damaged in them is found before a row of
-//	    it is given.
+//	    it is given. One that is missing and that a kept snapshot refers to is damage (Damage).
 //	I8  Maintenance commits as a round does, on the snapshot that it was planned on, and
 //	    gives way to one that comes in between. It removes only files with names of ours
 //	    that are 24 hours old and that no kept snapshot refers to, and versions of the

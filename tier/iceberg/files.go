@@ -69,15 +69,25 @@ func (s *snapshot) Rows(ctx context.Context, f *lake.File, r lake.Read) (lake.Ro
 	if !ok {
 		return nil, errs.New(errs.Internal, "file %s is not one that a snapshot of lake table %s has listed", f.Path, s.t.location)
 	}
-	rows, err := s.t.read(ctx, df, reading{Read: r})
+	rows, err := s.t.read(ctx, s.snap.SnapshotID, df, reading{Read: r})
 	if err != nil {
 		return nil, err // and no nil pointer, which were no nil Rows
 	}
 	return rows, nil
 }
 
-// read reads the live rows of a file. What r leaves out as deleted is left out too.
-func (t *lakeTable) read(ctx context.Context, f *lakeFile, r reading) (*rows, error) {
+// read reads the live rows of a file of a snapshot. What r leaves out as deleted is left out
+// too.
+func (t *lakeTable) read(ctx context.Context, snapshot int64, f *lakeFile, r reading) (*rows, error) {
+	rs, err := t.readFile(ctx, f, r)
+	if err != nil {
+		return nil, t.missing(ctx, snapshot, err)
+	}
+	rs.missing = func(err error) error { return t.missing(ctx, snapshot, err) }
+	return rs, nil
+}
+
+func (t *lakeTable) readFile(ctx context.Context, f *lakeFile, r reading) (*rows, error) {
 	if f.refused != nil {
 		return nil, f.refused
 	}

@@ -88,6 +88,7 @@ type lakeTable struct {
 		sync.Mutex
 		seen   *version  // the newest that was loaded
 		newest *snapshot // of seen; nil when it has none, or nobody asked yet
+		damage *damage   // found first of what is not mended; nil: none
 	}
 }
 

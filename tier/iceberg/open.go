@@ -3,6 +3,7 @@ package iceberg
 import (
 	"context"
 	"errors"
+	"fmt"
 	"strconv"
 
 	ice "github.com/apache/iceberg-go"
@@ -43,12 +44,20 @@ func (f *Format) handle(id millrace.TableID, path millrace.TablePath) *lakeTable
 func (t *lakeTable) check(m table.Metadata) error {
 	p := m.Properties()
 	if p[propCluster] != t.f.cluster || p[propTable] != strconv.FormatUint(uint64(t.id), 10) {
-		return errs.New(errs.InvalidValue, "the folder %s holds an Iceberg table of someone else (cluster %q, table %q): empty it, or name another place for the lake", t.location, p[propCluster], p[propTable])
+		return foreign("the folder %s holds an Iceberg table of someone else (cluster %q, table %q): empty it, or name another place for the lake", t.location, p[propCluster], p[propTable])
 	}
 	if m.Version() != formatVersion {
-		return errs.New(errs.InvalidValue, "the Iceberg table in %s has format version %d; this release writes version %d", t.location, m.Version(), formatVersion)
+		return foreign("the Iceberg table in %s has format version %d; this release writes version %d", t.location, m.Version(), formatVersion)
 	}
 	return nil
+}
+
+// errForeign is the reason of errors about what is not ours. Their code is unavailable: no
+// request is wrong, and all is well when somebody has made room.
+var errForeign = errors.New("a table of someone else")
+
+func foreign(format string, args ...any) error {
+	return &errs.Error{Code: errs.Unavailable, Message: fmt.Sprintf(format, args...), Err: errForeign}
 }
 
 // open opens the lake table of a table, and makes it when there is none.

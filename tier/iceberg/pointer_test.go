@@ -191,13 +191,13 @@ func TestDamagedMetadata(t *testing.T) {
 			require.NoError(w.t, err)
 			key := other.folder(d.ID) + "/metadata/v1.metadata.json"
 			require.NoError(w.t, w.store.Put(w.ctx(), w.key(d, "metadata/v5.metadata.json"), get(w, key)))
-		}, errs.InvalidValue, "someone else"},
+		}, errs.Unavailable, "someone else"},
 		{"of another table", func(w *world, d *millrace.Table) {
 			other := testTable(d.ID+1, nil, nil, 1, "k BIGINT NOT NULL")
 			_, err := w.f.open(w.ctx(), other)
 			require.NoError(w.t, err)
 			require.NoError(w.t, w.store.Put(w.ctx(), w.key(d, "metadata/v5.metadata.json"), get(w, w.key(other, "metadata/v1.metadata.json"))))
-		}, errs.InvalidValue, "someone else"},
+		}, errs.Unavailable, "someone else"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			w := newWorld(t)

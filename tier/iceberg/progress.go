@@ -98,7 +98,7 @@ func (t *lakeTable) progressOf(ctx context.Context, meta table.Metadata, s *tabl
 
 func (t *lakeTable) readProgress(ctx context.Context, props ice.Properties) (progress, error) {
 	if id := props[keyTable]; id != strconv.FormatUint(uint64(t.id), 10) {
-		return progress{}, errs.New(errs.InvalidValue, "a snapshot of lake table %s is of table %q, not of table %d", t.location, id, t.id)
+		return progress{}, foreign("a snapshot of lake table %s is of table %q, not of table %d", t.location, id, t.id)
 	}
 	round, rerr := strconv.ParseInt(props[keyRound], 10, 64)
 	schema, serr := strconv.ParseUint(props[keySchema], 10, 32)

@@ -54,6 +54,7 @@ type rows struct {
 	idx       []int32
 	stats     lake.ReadStats
 	err       error
+	missing   func(error) error // says what a file means that is not there; nil: nobody does
 }
 
 // column is one of those that are read.
@@ -213,6 +214,9 @@ func (r *rows) Next() (arrow.RecordBatch, []int64, error) {
 			batch, err = r.next()
 			return err
 		})
+		if err != nil && r.missing != nil {
+			err = r.missing(err)
+		}
 		if err != nil {
 			r.err = err
 			break

@@ -143,7 +143,7 @@ func (s *source) readFailed(err error) error {
 	var known *errs.Error
 	switch {
 	case errors.Is(err, objstore.ErrNotExist):
-		return errs.New(errs.SnapshotGone, "file %s of the lake is not there: its snapshot is no longer kept, or the file was lost", s.key)
+		return &errs.Error{Code: errs.SnapshotGone, Message: fmt.Sprintf("file %s of the lake is not there: its snapshot is no longer kept", s.key), Err: &missingFile{s.key}}
 	case errors.Is(err, io.ErrUnexpectedEOF):
 		return errs.New(errs.CorruptData, "file %s of the lake is shorter than its metadata say (%d bytes)", s.key, s.size)
 	case errors.As(err, &known), errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded):
