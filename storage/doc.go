@@ -1,5 +1,6 @@
-// Package storage is the worker: it opens the write-ahead log and the shards of a
-// data directory, and closes them in order.
+// Package storage is the worker. On a single node it opens the write-ahead log and the
+// shards of a data directory, and closes them in order ([Open]). In a cluster shards
+// come and go ([New]): who serves which, and where the logs are, others decide.
 //
 // When [shard.Shard.Write] returns, the records are fsynced in the write-ahead log
 // (package wal) and visible. State (kv) and bucket logs (bucket, segment) follow

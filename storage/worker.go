@@ -5,7 +5,10 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"path"
+	"slices"
+	"sync"
 	"time"
 
 	"github.com/cockroachdb/pebble/v2"
@@ -24,9 +27,12 @@ import (
 // Options are a worker's settings and components.
 type Options struct {
 	// Settings.
-	Dir             string // the data directory; it exists
-	Cluster         [16]byte
-	Shards          int
+	Dir     string // the data directory; it exists
+	Cluster [16]byte
+	Shards  int
+	// ShardsHere is about how many shards a worker of a cluster has open, followed ones
+	// included; it parts the memory for rows. Default Shards.
+	ShardsHere      int
 	CacheBytes      int64 // rows and blocks of keyed tables, all shards; default 64 MiB
 	CheckpointBytes int64
 	CheckpointEvery time.Duration
@@ -52,110 +58,156 @@ type Options struct {
 // rows fits; the other half is for filters, indexes, scans and compactions.
 func (o *Options) rowCacheBytes() int64 { return o.CacheBytes / 2 }
 
-// Worker is an open worker.
+// Worker has shards open: all of them on a single node, in a cluster those that it
+// serves or follows, which come and go.
 type Worker struct {
-	files  *wal.Files
-	shards []*shard.Shard
-	cache  *pebble.Cache
+	o       Options
+	files   *wal.Files // nil in a cluster
+	cache   *pebble.Cache
+	metrics *shard.Metrics
+
+	mu     sync.RWMutex
+	places map[millrace.ShardID]*place
 }
 
-// Open opens the log and all shards. A shard that is damaged is in the worker all
-// the same and answers with its error; Err tells of it.
-func Open(ctx context.Context, o Options) (*Worker, error) {
+// New makes a worker of a cluster, without shards.
+func New(o Options) (*Worker, error) {
 	if o.CacheBytes == 0 {
 		o.CacheBytes = 64 << 20
 	}
-	for _, d := range []string{"wal", "shards"} {
-		if err := o.FS.MkdirAll(path.Join(o.Dir, d), 0o755); err != nil {
-			return nil, fmt.Errorf("storage.Open: %w", err)
-		}
+	if o.ShardsHere == 0 {
+		o.ShardsHere = o.Shards
+	}
+	if err := o.FS.MkdirAll(path.Join(o.Dir, "shards"), 0o755); err != nil {
+		return nil, fmt.Errorf("storage.New: %w", err)
 	}
 	for _, d := range []string{o.Dir, path.Dir(o.Dir)} {
 		if err := bucket.SyncDir(o.FS, d); err != nil {
-			return nil, fmt.Errorf("storage.Open: %w", err)
+			return nil, fmt.Errorf("storage.New: %w", err)
 		}
 	}
-	files, err := wal.OpenFiles(o.FS, path.Join(o.Dir, "wal"), wal.Options{
+	return &Worker{
+		o: o, cache: pebble.NewCache(o.CacheBytes - o.rowCacheBytes()), metrics: shard.NewMetrics(o.Registerer),
+		places: map[millrace.ShardID]*place{},
+	}, nil
+}
+
+// Open opens the log in the data directory and all shards. A shard that is damaged is
+// in the worker all the same and answers with its error; Err tells of it.
+func Open(ctx context.Context, o Options) (*Worker, error) {
+	if err := o.FS.MkdirAll(path.Join(o.Dir, walDir), 0o755); err != nil {
+		return nil, fmt.Errorf("storage.Open: %w", err)
+	}
+	w, err := New(o)
+	if err != nil {
+		return nil, err
+	}
+	w.files, err = wal.OpenFiles(o.FS, path.Join(o.Dir, walDir), wal.Options{
 		ClusterID: o.Cluster, Shards: o.Shards, RotateBytes: o.WALFileBytes,
 		Clock: o.Clock, Logger: o.Logger, Registerer: o.Registerer,
 	})
 	if err != nil {
+		w.cache.Unref()
 		return nil, fmt.Errorf("storage.Open: %w", err)
 	}
-	w := &Worker{files: files, cache: pebble.NewCache(o.CacheBytes - o.rowCacheBytes()), shards: make([]*shard.Shard, o.Shards)}
-	m := shard.NewMetrics(o.Registerer)
 	var eg errgroup.Group
-	for i := range w.shards {
-		id := millrace.ShardID(i)
+	for i := range o.Shards {
 		eg.Go(func() error {
-			w.shards[i] = w.openShard(ctx, id, o, m)
+			id := millrace.ShardID(i)
+			log, err := w.files.Shard(id)
+			if err == nil {
+				_, err = w.Open(ctx, id, log, Lease{})
+			}
+			if err != nil {
+				w.place(id).shard.Store(shard.Damaged(id, err, o.Logger))
+			}
 			return nil
 		})
 	}
 	return w, eg.Wait()
 }
 
-func (w *Worker) openShard(ctx context.Context, id millrace.ShardID, o Options, m *shard.Metrics) *shard.Shard {
-	log, err := w.files.Shard(id)
-	if err != nil {
-		return shard.Damaged(id, err, o.Logger)
+const walDir = "wal"
+
+// Shard is a shard that is open here for service; nil when it is not.
+func (w *Worker) Shard(id millrace.ShardID) *shard.Shard {
+	w.mu.RLock()
+	defer w.mu.RUnlock()
+	if p := w.places[id]; p != nil {
+		return p.shard.Load()
 	}
-	s, err := shard.Open(ctx, shard.Options{
-		ID: id, Dir: path.Join(o.Dir, "shards", fmt.Sprintf("%05d", id)), Cluster: o.Cluster,
-		CheckpointBytes: o.CheckpointBytes, CheckpointEvery: o.CheckpointEvery, SealBytes: o.SealBytes,
-		TailBytes: o.TailBytes, BucketTailBytes: o.BucketTailBytes, QueueBytes: o.QueueBytes, MemTableBytes: o.MemTableBytes,
-		Codec: o.Codec, MaxSnapshots: o.MaxSnapshots, KeepExpired: o.KeepExpired,
-		FS: o.FS, Log: log, Cache: w.cache, RowCacheBytes: o.rowCacheBytes() / int64(o.Shards), Clock: o.Clock, Logger: o.Logger, Metrics: m, Hook: o.Hook,
-	})
-	if err != nil {
-		return shard.Damaged(id, err, o.Logger)
-	}
-	return s
+	return nil
 }
 
-// Shards are the worker's shards, by id.
-func (w *Worker) Shards() []*shard.Shard { return w.shards }
+// Follower is a shard that is followed here; nil when it is not.
+func (w *Worker) Follower(id millrace.ShardID) *shard.Follower {
+	w.mu.RLock()
+	defer w.mu.RUnlock()
+	if p := w.places[id]; p != nil {
+		return p.follower.Load()
+	}
+	return nil
+}
+
+// Shards are the shards that are open here for service, by id.
+func (w *Worker) Shards() []*shard.Shard {
+	var out []*shard.Shard
+	for _, p := range w.all() {
+		if s := p.shard.Load(); s != nil {
+			out = append(out, s)
+		}
+	}
+	return out
+}
+
+// all are the places, by id.
+func (w *Worker) all() []*place {
+	w.mu.RLock()
+	defer w.mu.RUnlock()
+	out := make([]*place, 0, len(w.places))
+	for _, id := range slices.Sorted(maps.Keys(w.places)) {
+		out = append(out, w.places[id])
+	}
+	return out
+}
 
 // Err is why the worker is not well: the log takes no more, a shard serves nothing,
-// or one cannot be checkpointed or met damage. A full disk is not among it: writes are
-// refused with errs.StorageFull, reads go on, and it ends when there is room again.
+// cannot be followed, or one cannot be checkpointed or met damage. A full disk is not
+// among it: writes are refused with errs.StorageFull, reads go on, and it ends when
+// there is room again.
 func (w *Worker) Err() error {
-	err := w.files.Err()
-	for _, s := range w.shards {
-		if t := s.Trouble(); t != nil && (s.Err() != nil || !errs.Is(t, errs.StorageFull)) {
-			err = errors.Join(err, t)
+	var err error
+	if w.files != nil {
+		err = w.files.Err()
+	}
+	for _, p := range w.all() {
+		if s := p.shard.Load(); s != nil {
+			if t := s.Trouble(); t != nil && (s.Err() != nil || !errs.Is(t, errs.StorageFull)) {
+				err = errors.Join(err, t)
+			}
+		}
+		if f := p.follower.Load(); f != nil {
+			err = errors.Join(err, f.Err())
 		}
 	}
 	return err
 }
 
-// DropUnknown drops the data of tables, and of partitions, that are not known: their
-// DROP was decided and not carried out when the process ended. known is asked about
-// partition 0 for the table itself.
+// DropUnknown drops in the shards that are open what is not known; see
+// shard.Shard.DropUnknown.
 func (w *Worker) DropUnknown(ctx context.Context, known func(millrace.TableID, millrace.PartitionID) bool) error {
-	for _, s := range w.shards {
-		for _, id := range s.Tables() {
-			if !known(id, 0) {
-				if err := s.DropTable(ctx, id); err != nil {
-					return err
-				}
-				continue
-			}
-			for _, p := range s.Partitions(id) {
-				if !known(id, p) {
-					if err := s.DropPartition(ctx, id, p); err != nil {
-						return err
-					}
-				}
-			}
+	for _, s := range w.Shards() {
+		if err := s.DropUnknown(ctx, known); err != nil {
+			return err
 		}
 	}
 	return nil
 }
 
-// Tell shows the shards tables as they are in the catalog; see shard.Shard.Tell.
+// Tell shows the shards that are open tables as they are in the catalog; see
+// shard.Shard.Tell.
 func (w *Worker) Tell(tables ...*millrace.Table) {
-	for _, s := range w.shards {
+	for _, s := range w.Shards() {
 		s.Tell(tables...)
 	}
 }
@@ -163,10 +215,13 @@ func (w *Worker) Tell(tables ...*millrace.Table) {
 // Close takes checkpoints and closes everything.
 func (w *Worker) Close(ctx context.Context) error {
 	var eg errgroup.Group
-	for _, s := range w.shards {
-		eg.Go(func() error { return s.Close(ctx) })
+	for _, p := range w.all() {
+		eg.Go(func() error { return w.closePlace(ctx, p) })
 	}
-	err := errors.Join(eg.Wait(), w.files.Close())
+	err := eg.Wait()
+	if w.files != nil {
+		err = errors.Join(err, w.files.Close())
+	}
 	w.cache.Unref()
 	return err
 }

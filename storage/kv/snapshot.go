@@ -1,6 +1,7 @@
 package kv
 
 import (
+	"cmp"
 	"context"
 
 	"github.com/cockroachdb/pebble/v2"
@@ -43,10 +44,15 @@ type Rows struct {
 	s       *Store
 	it      *pebble.Iterator
 	started bool
+	ended   error // why the walk was cut short
 }
 
 // Next moves on and says whether there is a row.
 func (r *Rows) Next() bool {
+	if p := r.s.interrupted.Load(); p != nil {
+		r.ended = *p
+		return false
+	}
 	if !r.started {
 		r.started = true
 		return r.it.First()
@@ -61,4 +67,6 @@ func (r *Rows) Key() []byte { return r.it.Key()[RowPrefixLen:] }
 func (r *Rows) Row() []byte { return r.it.Value() }
 
 // Close ends the walk and tells of an error on the way.
-func (r *Rows) Close() error { return r.s.readError("kv.Rows", r.it.Close()) }
+func (r *Rows) Close() error {
+	return cmp.Or(r.s.readError("kv.Rows", r.it.Close()), r.ended)
+}

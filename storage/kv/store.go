@@ -56,6 +56,8 @@ type Store struct {
 
 	flushMu sync.Mutex
 	flush   pendingFlush
+
+	interrupted atomic.Pointer[error] // why walks over rows end
 }
 
 // Open opens or creates the store in a directory.
@@ -103,6 +105,9 @@ func (s *Store) openError(err error) error {
 	}
 	return errs.Wrap(errs.CorruptData, "kv.Open", fmt.Errorf("%s: %w", s.o.Dir, err))
 }
+
+// Interrupt ends the walks over rows: their Close gives the reason.
+func (s *Store) Interrupt(reason error) { s.interrupted.Store(&reason) }
 
 // Close closes the store. A dead one is left as it is: Pebble would wait for ever.
 // REQUIRES: its snapshots are closed, and nobody uses it any more.

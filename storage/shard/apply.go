@@ -17,7 +17,17 @@ func (s *Shard) apply(g *group, at appliedAt) error {
 		}
 	}
 	s.o.Hook("apply:done")
+	// What the log took was the shard's to decide, whatever has become of the lease
+	// since. A group without entries says what the state is.
+	var refused error
+	if len(g.entries) == 0 {
+		refused = s.refusal()
+	}
 	for _, a := range g.answers {
+		if refused != nil {
+			a.to.answer(Result{}, refused)
+			continue
+		}
 		a.to.answer(a.result, nil)
 	}
 	for _, pt := range g.parts {

@@ -122,9 +122,9 @@ func (s *Shard) writeCheckpoint(ctx context.Context, c cut) error {
 	}
 	s.o.Hook("checkpoint:manifest")
 	older := s.manifest.number
-	s.manifest = manifestInfo{number: m.Number, lsn: m.LSN}
+	s.manifest = manifestInfo{number: m.Number, lsn: m.LSN, epoch: m.Tail.Epoch}
 	s.checkpointed.Store(uint64(m.LSN))
-	if s.o.Remote == nil { // else what is published there says what the log may let go of
+	if !s.following && s.o.Remote == nil { // else others say what the log may let go of
 		if err := s.log.Purge(ctx, m.LSN); err != nil {
 			return fmt.Errorf("shard.checkpoint: purge: %w", err)
 		}

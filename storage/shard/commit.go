@@ -2,10 +2,12 @@ package shard
 
 import (
 	"context"
+	"errors"
 	"time"
 
 	"github.com/millrace/millrace/errs"
 	"github.com/millrace/millrace/storage/kv"
+	"github.com/millrace/millrace/storage/wal"
 )
 
 // loop gathers a group while the one before is in flight, and applies that one
@@ -30,7 +32,7 @@ func (s *Shard) loop(ctx context.Context) {
 		out := s.gather(ctx, next, landed)
 		before := s.inFlight
 		if out.err != nil {
-			s.dropGroups(before, next, out.err)
+			s.dropGroups(before, next, out)
 			if s.Err() != nil {
 				s.refuseQueued()
 				return
@@ -169,14 +171,19 @@ func (s *Shard) take(g *group, p *pending) {
 }
 
 type appendOutcome struct {
-	at  appliedAt
-	err error
+	at     appliedAt
+	err    error
+	unsent bool // err is ours: the log was not asked
 }
 
 // append starts the group's append to the log.
 func (s *Shard) append(ctx context.Context, g *group) chan appendOutcome {
 	landed := make(chan appendOutcome, 1)
 	g.finish()
+	if err := s.lapsed(); err != nil {
+		landed <- appendOutcome{err: err, unsent: true}
+		return landed
+	}
 	if len(g.entries) == 0 {
 		landed <- appendOutcome{}
 		return landed
@@ -204,22 +211,51 @@ func (s *Shard) append(ctx context.Context, g *group) chan appendOutcome {
 
 // dropGroups answers the ops of a group that did not become durable, and of the
 // one prepared on top of it, and goes back to what is applied (S4).
-func (s *Shard) dropGroups(failed, onTop *group, cause error) {
-	if !errs.Is(cause, errs.StorageFull) {
-		s.fail(errs.Wrap(errs.Unavailable, "shard: the log takes no more", cause))
-	}
-	for _, g := range []*group{failed, onTop} {
-		for _, a := range g.answers {
-			a.to.answer(Result{}, cause)
-		}
-		for _, pt := range g.parts {
-			pt.b.prep = pt.b.done
-		}
-		for _, l := range g.learned {
-			l.of.unlearn()
+//
+// Of a group whose outcome is unknown the log decides, when it is opened again; until
+// then the shard serves nothing. What was prepared on top of it was never sent.
+func (s *Shard) dropGroups(failed, onTop *group, out appendOutcome) {
+	behind := out.err
+	if !out.unsent && fatal(out.err) {
+		s.fail(s.logError(out.err))
+		if errs.Is(out.err, errs.UnknownOutcome) {
+			behind = s.Err()
 		}
 	}
+	s.dropGroup(failed, out.err)
+	s.dropGroup(onTop, behind)
 	clear(s.unborn)
+}
+
+func (s *Shard) dropGroup(g *group, cause error) {
+	for _, a := range g.answers {
+		a.to.answer(Result{}, cause)
+	}
+	for _, pt := range g.parts {
+		pt.b.prep = pt.b.done
+	}
+	for _, l := range g.learned {
+		l.of.unlearn()
+	}
+}
+
+// fatal says whether a log that refused an append takes no more (wal.Log).
+func fatal(err error) bool {
+	switch errs.CodeOf(err) {
+	case errs.StorageFull, errs.Overloaded, errs.Unavailable:
+		return errors.Is(err, wal.ErrStopped)
+	}
+	return true
+}
+
+// logError is what a shard answers whose log takes no more. In a cluster somebody serves
+// it soon, here or elsewhere, and nothing of what is asked now was done.
+func (s *Shard) logError(cause error) error {
+	code := errs.Unavailable
+	if s.o.Lease != nil || errs.Is(cause, errs.NotOwner) {
+		code = errs.NotOwner
+	}
+	return errs.Wrap(code, "shard: the log takes no more", cause)
 }
 
 // abandon answers everything after a group that is durable could not be applied:
@@ -229,7 +265,7 @@ func (s *Shard) abandon(unapplied, next *group, sent bool, landed <-chan appendO
 	for _, a := range unapplied.answers {
 		a.to.answer(Result{}, unknown)
 	}
-	cause := s.stopped()
+	cause := s.stoppedError()
 	if sent {
 		if out := <-landed; out.err != nil {
 			cause = out.err
@@ -248,16 +284,20 @@ func (s *Shard) refuseQueued() {
 	for {
 		select {
 		case p := <-s.queue:
-			p.answer(Result{}, s.stopped())
+			p.answer(Result{}, s.stoppedError())
 		default:
 			return
 		}
 	}
 }
 
-func (s *Shard) stopped() error {
+// stoppedError is why the shard takes no more.
+func (s *Shard) stoppedError() error {
 	if err := s.Err(); err != nil {
 		return err
+	}
+	if p := s.leaving.Load(); p != nil {
+		return *p
 	}
 	return errs.New(errs.Draining, "the server is shutting down")
 }

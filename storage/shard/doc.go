@@ -1,7 +1,8 @@
 // Package shard is the owner of one shard: it takes writes, decides what they
 // change, makes that durable in the write-ahead log, applies it to state and
 // bucket logs, and answers; it serves lookups, snapshots and log views; it takes
-// checkpoints and recovers from them.
+// checkpoints and recovers from them. A [Follower] is the recovery left running, for
+// a process that may have to take over.
 //
 // It leaves to others: the write-ahead log (package wal, through [wal.Log]), the
 // stores (kv, bucket, segment), which shard a bucket belongs to and what a request
@@ -36,6 +37,14 @@
 //	     which nobody spoke since the start, nothing expires.
 //	S11  Of a table that is kept in the lake, a log's start does not pass what the shard
 //	     was told is there (Tiered), since the process started.
+//	S12  A follower writes nothing to the log, purges nothing of it and shows nothing. It
+//	     becomes the owner by a record of a new epoch, when it has applied all that
+//	     stands before it.
+//	S13  After an append whose outcome is unknown, or that found another's record, a shard
+//	     serves nothing until it is opened again: the log says what was written.
+//	S14  While its lease does not let it, a shard sends nothing to the log and shows
+//	     nothing. What the log took all the same is answered as taken.
+//	S15  Files that are not of the log, or ahead of it, are never served.
 //
 // Files, below the shard's directory: state/ (Pebble), segments/<table>/<partition>/<bucket>/,
 // manifest-<20 digits> (the two newest), tails-<20 digits> (that of each manifest).

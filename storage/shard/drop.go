@@ -52,6 +52,28 @@ func (s *Shard) drop(ctx context.Context, ref partitionRef) error {
 	return err
 }
 
+// DropUnknown drops the data of tables, and of partitions, that are not known: their
+// DROP was decided and not carried out when the shard was last served. known is asked
+// about partition 0 for the table itself.
+func (s *Shard) DropUnknown(ctx context.Context, known func(millrace.TableID, millrace.PartitionID) bool) error {
+	for _, id := range s.Tables() {
+		if !known(id, 0) {
+			if err := s.DropTable(ctx, id); err != nil {
+				return err
+			}
+			continue
+		}
+		for _, p := range s.Partitions(id) {
+			if !known(id, p) {
+				if err := s.DropPartition(ctx, id, p); err != nil {
+					return err
+				}
+			}
+		}
+	}
+	return nil
+}
+
 // takeEnding adds a drop or seal to a group.
 func (s *Shard) takeEnding(g *group, p *pending) {
 	if !p.end.seal && p.end.of.partition == 0 {
@@ -62,6 +84,7 @@ func (s *Shard) takeEnding(g *group, p *pending) {
 		s.takeSeal(g, e)
 	case s.anythingOf(g, e.of):
 		g.endings = append(g.endings, e)
+	case s.isDropped(g, e.of): // already, or by what was prepared before and may still fail
 	default:
 		// What has no bucket here, nor one that is about to be opened, needs no record:
 		// writes to it are refused from now on, and after a restart nobody has its

@@ -137,8 +137,8 @@ func (s *Shard) Expire(ctx context.Context) error {
 	case s.expiry.ask <- asked:
 	case <-ctx.Done():
 		return ctx.Err()
-	case <-s.loopDone:
-		return s.stopped()
+	case <-s.flushDone:
+		return s.stoppedError()
 	case <-s.kv.Dead():
 		return s.Err()
 	}

@@ -18,6 +18,7 @@ const stuckRetry = 500 * time.Millisecond
 // flushLoop moves tails to segment files when they grow, and takes checkpoints by
 // size, by age and on request.
 func (s *Shard) flushLoop(ctx context.Context) {
+	defer close(s.flushDone)
 	tick := time.NewTicker(s.o.CheckpointEvery / 4)
 	defer tick.Stop()
 	retry := time.NewTimer(0)
@@ -153,8 +154,8 @@ func (s *Shard) Checkpoint(ctx context.Context) error {
 	case s.checkNow <- asked:
 	case <-ctx.Done():
 		return ctx.Err()
-	case <-s.loopDone:
-		return s.stopped()
+	case <-s.flushDone:
+		return s.stoppedError()
 	case <-s.kv.Dead():
 		return s.Err()
 	}

@@ -1,6 +1,8 @@
 package shard
 
 import (
+	"cmp"
+
 	millrace "github.com/millrace/millrace"
 	"github.com/millrace/millrace/errs"
 	"github.com/millrace/millrace/storage/kv"
@@ -95,7 +97,7 @@ func (s *Shard) prepare(g *group, p *pending) {
 	}
 	res, err := s.prepareOp(g, p.op)
 	if err != nil {
-		p.answer(Result{}, err)
+		p.answer(Result{}, cmp.Or(s.lapsed(), err)) // what refuses it may be out of date
 		return
 	}
 	g.answers = append(g.answers, answer{to: p, result: res})

@@ -1,6 +1,7 @@
 package shard
 
 import (
+	"cmp"
 	"context"
 	"sync"
 
@@ -13,14 +14,16 @@ import (
 // Log is a bucket's log and its view as of now; nil when nothing was ever written
 // to the bucket: its log is empty and begins at 0.
 func (s *Shard) Log(id millrace.BucketID) (*bucket.Log, *bucket.View, error) {
-	if err := s.Err(); err != nil {
+	b := s.bucket(id)
+	var v *bucket.View
+	if b != nil {
+		v = b.log.View()
+	}
+	// Only now: what was seen before is of a time when the shard still answered.
+	if err := s.refusal(); err != nil || b == nil {
 		return nil, nil, err
 	}
-	b := s.bucket(id)
-	if b == nil {
-		return nil, nil, nil
-	}
-	return b.log, b.log.View(), nil
+	return b.log, v, nil
 }
 
 // Schemas finds the schemas of a table, for reading what is stored.
@@ -52,7 +55,7 @@ func (s *Shard) Lookup(ctx context.Context, id millrace.BucketID, primaryKeys []
 		return nil, err
 	}
 	if !s.reads.enter() {
-		return nil, s.stopped()
+		return nil, s.stoppedError()
 	}
 	defer s.reads.leave()
 	out := make([][]byte, len(primaryKeys))
@@ -75,6 +78,9 @@ func (s *Shard) Lookup(ctx context.Context, id millrace.BucketID, primaryKeys []
 			return nil, err
 		}
 	}
+	if err := s.refusal(); err != nil {
+		return nil, err
+	}
 	return out, nil
 }
 
@@ -84,11 +90,11 @@ func (s *Shard) Rows(id millrace.BucketID) (int64, error) {
 		return 0, err
 	}
 	if !s.reads.enter() {
-		return 0, s.stopped()
+		return 0, s.stoppedError()
 	}
 	defer s.reads.leave()
 	m, err := s.kv.Meta(id)
-	return m.Rows, err
+	return m.Rows, cmp.Or(err, s.refusal())
 }
 
 // Status is how a shard stands.
@@ -131,6 +137,17 @@ type subscribers struct {
 
 func (t *subscribers) init() {
 	t.byBucket = map[millrace.BucketID]map[*Subscription]struct{}{}
+}
+
+// notifyAll wakes everybody.
+func (t *subscribers) notifyAll() {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for _, subs := range t.byBucket {
+		for sub := range subs {
+			wake(sub.C)
+		}
+	}
 }
 
 func (t *subscribers) notify(id millrace.BucketID) {

@@ -18,10 +18,25 @@ import (
 )
 
 // Open opens a shard: the newest manifest, the files it names, the state, and the
-// log from where the lower of them stands; then a new epoch begins.
+// log from where the lower of them stands; then a new epoch begins, above that of the
+// log, of the manifest, and Options.MinEpoch.
 //
-// Damage is errs.CorruptData and names the file.
-func Open(ctx context.Context, o Options) (_ *Shard, err error) {
+// Damage is errs.CorruptData and names the file. The error wraps ErrForeign when the
+// files are of another log, and wal.ErrPurged when the log begins behind them.
+func Open(ctx context.Context, o Options) (*Shard, error) {
+	s, err := load(ctx, o)
+	if err != nil {
+		return nil, err
+	}
+	if err := s.lead(ctx, o.MinEpoch); err != nil {
+		return nil, errors.Join(err, s.closeFiles())
+	}
+	s.start(ctx)
+	return s, nil
+}
+
+// load opens what there is in the shard's directory, as of its newest manifest.
+func load(ctx context.Context, o Options) (_ *Shard, err error) {
 	o.ensureDefaults()
 	s := &Shard{
 		o: o, log: o.Log,
@@ -37,7 +52,10 @@ func Open(ctx context.Context, o Options) (_ *Shard, err error) {
 		flushed:     make(chan struct{}, 1),
 		checkNow:    make(chan chan error),
 		sweep:       make(chan struct{}, 1),
+		stopped:     make(chan struct{}),
+		closed:      make(chan struct{}),
 		loopDone:    make(chan struct{}),
+		flushDone:   make(chan struct{}),
 	}
 	s.snapshots.init(o.MaxSnapshots, o.Clock)
 	s.subs.init()
@@ -58,28 +76,14 @@ func Open(ctx context.Context, o Options) (_ *Shard, err error) {
 	if err != nil {
 		return nil, err
 	}
-	defer func() {
-		if err != nil {
-			for _, b := range s.buckets {
-				err = errors.Join(err, b.log.Close(err))
-			}
-			err = errors.Join(err, s.kv.Close())
-		}
-	}()
-	if err := s.recover(ctx); err != nil {
-		return nil, err
-	}
-	run, cancel := context.WithCancel(context.WithoutCancel(ctx))
-	s.cancel = cancel
-	s.wg.Go(func() { s.loop(run) })
-	s.wg.Go(func() { s.flushLoop(run) })
-	if o.Remote != nil {
-		s.wg.Go(func() { s.uploadLoop(run) })
+	if err := s.restore(ctx); err != nil {
+		return nil, errors.Join(err, s.closeFiles())
 	}
 	return s, nil
 }
 
-func (s *Shard) recover(ctx context.Context) error {
+// restore makes the shard what its newest manifest says, if that is of the log.
+func (s *Shard) restore(ctx context.Context) error {
 	m, err := readManifest(s.o.FS, s.o.Dir)
 	if err != nil {
 		return err
@@ -94,20 +98,40 @@ func (s *Shard) recover(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	tail := s.log.Tail()
-	if err := s.checkLog(m, applied, tail); err != nil {
+	tail, err := s.log.Refresh(ctx)
+	if err != nil {
+		return fmt.Errorf("shard %d: the end of the log: %w", s.o.ID, err)
+	}
+	if err := s.checkLog(ctx, m, applied, tail); err != nil {
 		return err
 	}
-	s.manifest = manifestInfo{number: m.Number, lsn: m.LSN}
+	s.manifest = manifestInfo{number: m.Number, lsn: m.LSN, epoch: m.Tail.Epoch}
 	s.uploads.part = m.Remote
 	s.checkpointed.Store(uint64(m.LSN))
 	if err := s.restoreBuckets(m); err != nil {
 		return err
 	}
-	if err := s.removeOrphans(m); err != nil {
-		return err
+	s.replayer = newReplayer(s, wal.Tail{LogID: tail.LogID, LSN: m.LSN, Hash: m.Tail.Hash, Epoch: m.Tail.Epoch}, applied)
+	return s.removeOrphans(m)
+}
+
+// epochTries is how often a new owner tries to begin its epoch, when the one before
+// goes on writing.
+const epochTries = 5
+
+// lead applies what is left of the log and begins an epoch: what comes into the log
+// from then on is this owner's.
+func (s *Shard) lead(ctx context.Context, least millrace.Epoch) error {
+	for try := 1; ; try++ {
+		err := s.begin(ctx, least)
+		if !errs.Is(err, errs.NotOwner) || errors.Is(err, wal.ErrStopped) || try == epochTries {
+			return err
+		}
 	}
-	if err := s.replay(ctx, m.LSN, applied); err != nil {
+}
+
+func (s *Shard) begin(ctx context.Context, least millrace.Epoch) error {
+	if err := s.catchUp(ctx, 0); err != nil {
 		return err
 	}
 	for _, b := range s.buckets {
@@ -116,31 +140,69 @@ func (s *Shard) recover(ctx context.Context) error {
 		}
 		b.prep = b.done
 	}
-	epoch := max(tail.Epoch, m.Tail.Epoch) + 1
+	epoch := max(s.replayer.at.Epoch, s.manifest.epoch, least) + 1
 	s.o.Hook("epoch:before")
 	if _, err := s.log.Append(ctx, []wal.Entry{wal.EpochEntry(epoch)}); err != nil {
 		return fmt.Errorf("shard %d: the record of epoch %d: %w", s.o.ID, epoch, err)
 	}
 	s.o.Hook("epoch:after")
-	tail = s.log.Tail()
+	tail := s.log.Tail()
 	if err := s.kv.NewBatch().Commit(tail.LSN); err != nil {
 		return err
 	}
 	s.applied.Store(&appliedAt{lsn: tail.LSN, tail: tail})
 	s.o.Logger.InfoContext(ctx, "shard open", slog.Int("shard", int(s.o.ID)), slog.Uint64("epoch", uint64(epoch)),
-		slog.Uint64("manifest_lsn", uint64(m.LSN)), slog.Uint64("lsn", uint64(tail.LSN)), slog.Int("buckets", len(s.buckets)))
+		slog.Uint64("manifest_lsn", uint64(s.manifest.lsn)), slog.Uint64("lsn", uint64(tail.LSN)), slog.Int("buckets", len(s.buckets)))
 	return nil
 }
 
+// start begins to serve.
+func (s *Shard) start(ctx context.Context) {
+	s.replayer, s.following = nil, false
+	ctx = context.WithoutCancel(ctx)
+	loop, endLoop := context.WithCancel(ctx)
+	flush, endFlush := context.WithCancel(ctx)
+	s.endLoop, s.endFlush = endLoop, endFlush
+	s.wg.Go(func() { s.loop(loop) })
+	s.wg.Go(func() { s.flushLoop(flush) })
+	if s.o.Remote != nil {
+		s.wg.Go(func() { s.uploadLoop(flush) })
+	}
+}
+
+// ErrForeign is wrapped by the error of files that are of another log than the shard's:
+// of an earlier incarnation, or of one that another history was written to since.
+// Whoever has another copy of what they hold removes them (Discard) and begins anew.
+var ErrForeign = errors.New("they are of another log")
+
+// errAhead is wrapped by the error of files that hold more than the log has.
+var errAhead = errors.New("it is not the log this shard wrote last, or it has lost its end; bring the log back, or accept the loss (millrace wal repair)")
+
 // checkLog sees that manifest, state and log belong together.
-func (s *Shard) checkLog(m *Manifest, applied millrace.LSN, tail wal.Tail) error {
-	switch {
-	case applied < m.LSN:
+func (s *Shard) checkLog(ctx context.Context, m *Manifest, applied millrace.LSN, tail wal.Tail) error {
+	foreign := func(what string) error {
+		return errs.Wrap(errs.CorruptData, "shard.Open", fmt.Errorf("the files in %s: %w: %s", s.o.Dir, ErrForeign, what))
+	}
+	if applied < m.LSN {
 		return errs.New(errs.CorruptData, "%s: the state stands at record %d and the manifest of the shard says %d: files of the state are missing", path.Join(s.o.Dir, "state"), applied, m.LSN)
-	case tail.LSN < m.LSN || tail.LSN < applied:
-		return errs.New(errs.CorruptData, "the log of shard %d ends at record %d and was at %d before: it is not the log this shard wrote last", s.o.ID, tail.LSN, max(m.LSN, applied))
-	case m.LSN > 0 && (tail.LogID != m.Tail.LogID || tail.LSN == m.LSN && tail.Hash != m.Tail.Hash):
-		return errs.New(errs.CorruptData, "the log of shard %d is another one than that of its manifest in %s", s.o.ID, s.o.Dir)
+	}
+	// A log that was begun anew by a repair goes on at a higher LSN, so that this comes
+	// first.
+	if known := max(m.LSN, applied); tail.LSN < known {
+		return errs.Wrap(errs.CorruptData, "shard.Open", fmt.Errorf("the log of shard %d ends at record %d and was at %d before: %w", s.o.ID, tail.LSN, known, errAhead))
+	}
+	if m.LSN > 0 && tail.LogID != m.Tail.LogID {
+		return foreign(fmt.Sprintf("the log of shard %d is %x and ends at record %d, the manifest is of log %x at record %d", s.o.ID, tail.LogID, tail.LSN, m.Tail.LogID, m.LSN))
+	}
+	if m.LSN == 0 {
+		return nil
+	}
+	hash, ok, err := s.log.HashAt(ctx, m.LSN)
+	if err != nil {
+		return fmt.Errorf("shard %d: the hash of record %d: %w", s.o.ID, m.LSN, err)
+	}
+	if ok && hash != m.Tail.Hash {
+		return foreign(fmt.Sprintf("record %d of the log of shard %d is another one than the manifest's, so that the log was set back and went on from there", m.LSN, s.o.ID))
 	}
 	return nil
 }

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 
 	millrace "github.com/millrace/millrace"
@@ -20,36 +21,114 @@ type replayer struct {
 	s       *Shard
 	applied millrace.LSN // what the state holds already
 	batch   *kv.Batch
-	lsn     millrace.LSN // of the entries in batch
 	key     []byte
 	// lastKeys is what the last row's key was made with: neighbours mostly have one
 	// schema.
 	lastKeys keyColumns
 	writers  map[writerRef]*kv.Writer // as of batch
+
+	at wal.Tail // everything up to here is applied; the replay goes on from here
+	// Beyond that, seen entries that end in record lsn are applied, and all before them.
+	lsn   millrace.LSN
+	epoch millrace.Epoch
+	seen  int
+
+	// Of the replay at hand.
+	until  millrace.LSN // entries that end behind it are left for the next
+	pause  int64        // ends it when so many bytes wait for a checkpoint; 0: never
+	passed int          // entries that end in record lsn, so far
+	broken bool         // an entry was applied in part
 }
 
-func (s *Shard) replay(ctx context.Context, after, applied millrace.LSN) error {
-	r := &replayer{s: s, applied: applied, lsn: after, writers: map[writerRef]*kv.Writer{}}
-	err := s.log.Replay(ctx, after, r.entry)
-	if err == nil {
-		err = r.commit()
-	}
+func newReplayer(s *Shard, at wal.Tail, applied millrace.LSN) *replayer {
+	return &replayer{s: s, at: at, applied: applied, lsn: at.LSN, epoch: at.Epoch, writers: map[writerRef]*kv.Writer{}}
+}
+
+// errEnough ends a replay before the log does.
+var errEnough = errors.New("enough for now")
+
+// catchUp applies the log up to where it ends now. With pause, it returns errEnough
+// when so many bytes wait for a checkpoint that was not taken. After any other error
+// it can be tried again, unless the replayer is broken.
+func (s *Shard) catchUp(ctx context.Context, pause int64) error {
+	tail, err := s.log.Refresh(ctx)
 	if err != nil {
+		return fmt.Errorf("shard %d: the end of the log: %w", s.o.ID, err)
+	}
+	r := s.replayer
+	if tail.LogID != r.at.LogID || tail.LSN < r.at.LSN {
+		return errs.New(errs.CorruptData, "the log of shard %d is %x and ends at record %d; it was %x at record %d before: it was replaced, or has lost its end", s.o.ID, tail.LogID, tail.LSN, r.at.LogID, r.at.LSN)
+	}
+	if s.following && tail == r.at && r.lsn == tail.LSN && s.applied.Load() != nil {
+		return nil
+	}
+	r.until, r.pause, r.passed = tail.LSN, pause, 0
+	err = s.log.Replay(ctx, r.at.LSN, r.entry)
+	switch {
+	case errors.Is(err, errEnough) && r.pause == 0: // the entry behind was left
+		err = nil
+	case errors.Is(err, errEnough):
+		hash, ok, herr := s.log.HashAt(ctx, r.lsn)
+		switch {
+		case herr != nil:
+			return fmt.Errorf("shard %d: the hash of record %d: %w", s.o.ID, r.lsn, herr)
+		case !ok:
+			return s.catchUp(ctx, 0)
+		}
+		tail = wal.Tail{LogID: tail.LogID, LSN: r.lsn, Hash: hash, Epoch: r.epoch}
+	case err != nil:
 		return fmt.Errorf("shard %d: replay: %w", s.o.ID, err)
 	}
-	return nil
+	r.at, r.lsn, r.seen = tail, tail.LSN, 0
+	r.broken = true
+	if r.lsn > r.applied {
+		r.state()
+	}
+	if err := r.commit(); err != nil {
+		return err
+	}
+	r.broken = false
+	s.applied.Store(&appliedAt{lsn: tail.LSN, tail: tail})
+	return err
 }
 
 const replayBatchBytes = 4 << 20
 
-func (r *replayer) entry(lsn millrace.LSN, _ millrace.Epoch, e wal.Entry) error {
+// entry applies an entry, unless it was before, or is for the next replay.
+func (r *replayer) entry(lsn millrace.LSN, epoch millrace.Epoch, e wal.Entry) error {
+	switch {
+	case lsn > r.until:
+		r.pause = 0
+		return errEnough
+	case lsn < r.lsn:
+		return nil
+	case lsn == r.lsn:
+		if r.passed++; r.passed <= r.seen {
+			return nil
+		}
+	case r.pause > 0 && r.s.sinceBytes.Load() >= r.pause && r.lsn > r.at.LSN:
+		return errEnough
+	}
+	r.broken = true
 	if lsn != r.lsn && r.batch != nil && r.batch.Len() > replayBatchBytes {
 		if err := r.commit(); err != nil {
 			return err
 		}
 	}
-	r.lsn = lsn
+	if lsn != r.lsn {
+		r.lsn, r.seen, r.passed = lsn, 0, 1
+	}
+	r.epoch = epoch
+	r.seen++
 	r.s.sinceBytes.Add(int64(len(e.Data)))
+	if err := r.apply(e); err != nil {
+		return err
+	}
+	r.broken = false
+	return nil
+}
+
+func (r *replayer) apply(e wal.Entry) error {
 	switch e.Kind {
 	case wal.Data:
 		return r.data(e.Data)
@@ -130,6 +209,7 @@ func (r *replayer) drop(data []byte) error {
 	}
 	ref := partitionRef{d.Table, d.Partition}
 	r.s.closeDropped(ref, r.s.unlist(ref), r.lsn)
+	r.s.dropped[ref] = struct{}{} // another owner's clients may be late
 	return nil
 }
 

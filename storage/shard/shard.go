@@ -2,7 +2,6 @@ package shard
 
 import (
 	"context"
-	"errors"
 	"log/slog"
 	"sync"
 	"sync/atomic"
@@ -13,7 +12,6 @@ import (
 	"golang.org/x/sync/semaphore"
 
 	millrace "github.com/millrace/millrace"
-	"github.com/millrace/millrace/errs"
 	"github.com/millrace/millrace/storage/bucket"
 	"github.com/millrace/millrace/storage/kv"
 	"github.com/millrace/millrace/storage/segment"
@@ -44,6 +42,11 @@ type Options struct {
 	// KeepExpired is how long reads that began before can read on in what has expired;
 	// default 1 h. It is no less than the life of what says where to read.
 	KeepExpired time.Duration
+	// MinEpoch is a lower bound of the epoch that Open begins; in a cluster, that of the
+	// lease.
+	MinEpoch millrace.Epoch
+	// FollowEvery is how often a follower looks for more; default 200 ms.
+	FollowEvery time.Duration
 	// Components.
 	FS      vfs.FS
 	Log     wal.Log
@@ -53,6 +56,9 @@ type Options struct {
 	Metrics *Metrics
 	// Remote is where checkpoints also go; nil: nowhere.
 	Remote Remote
+	// Lease says why the shard must not answer at this moment; nil, or its nil error,
+	// when it may. It is called for every answer.
+	Lease func() error
 	// Hook is called at named points of the write and checkpoint path, so that
 	// tests can stop there; nil in production.
 	Hook func(point string)
@@ -77,6 +83,9 @@ func (o *Options) ensureDefaults() {
 	}
 	if o.KeepExpired == 0 {
 		o.KeepExpired = time.Hour
+	}
+	if o.FollowEvery == 0 {
+		o.FollowEvery = 200 * time.Millisecond
 	}
 	if o.Hook == nil {
 		o.Hook = func(string) {}
@@ -117,6 +126,8 @@ type Shard struct {
 	unflushed chan struct{} // wakes the flusher; capacity 1
 	flushed   chan struct{} // wakes a loop that waits for room; capacity 1
 
+	replayer     *replayer     // of who recovers or follows; nobody else is there then
+	following    bool          // checkpoints purge nothing; changes when nobody else is there
 	manifest     manifestInfo  // the flush loop's own
 	checkpointed atomic.Uint64 // LSN of the newest manifest
 	sinceBytes   atomic.Int64  // logged since the last checkpoint
@@ -131,11 +142,16 @@ type Shard struct {
 	snapshots snapshotTable
 	subs      subscribers
 
-	failure  atomic.Pointer[error] // why the shard serves nothing any more
-	draining atomic.Bool
-	cancel   context.CancelFunc
-	wg       sync.WaitGroup
-	loopDone chan struct{}
+	failure   atomic.Pointer[error] // why the shard serves nothing any more
+	stopped   chan struct{}         // closed when there is one
+	leaving   atomic.Pointer[error] // why it takes no more writes: it resigns or closes
+	closing   atomic.Bool
+	closed    chan struct{}      // closed when nothing is open any more
+	endLoop   context.CancelFunc // of the loop
+	endFlush  context.CancelFunc // of the flush loop
+	wg        sync.WaitGroup
+	loopDone  chan struct{}
+	flushDone chan struct{}
 }
 
 // appliedAt is where the log stands, as applied.
@@ -182,9 +198,41 @@ func (s *Shard) Err() error {
 
 // fail makes the shard serve nothing any more; the first cause stays.
 func (s *Shard) fail(err error) {
-	if s.failure.CompareAndSwap(nil, &err) {
+	if s.end(err) {
 		s.o.Logger.Error("shard stopped", slog.Int("shard", int(s.o.ID)), slog.Any("err", err))
 	}
+}
+
+// end makes the shard serve nothing any more, and those know who wait for changes; it
+// says whether the cause is the first.
+func (s *Shard) end(err error) bool {
+	if !s.failure.CompareAndSwap(nil, &err) {
+		return false
+	}
+	close(s.stopped)
+	s.subs.notifyAll()
+	return true
+}
+
+// Stopped is closed when the shard serves nothing any more; Err then tells why. A shard
+// whose log failed is to be closed and opened again: what is in the log decides what
+// was written.
+func (s *Shard) Stopped() <-chan struct{} { return s.stopped }
+
+// refusal is why nothing may be answered at this moment; nil when it may.
+func (s *Shard) refusal() error {
+	if err := s.Err(); err != nil {
+		return err
+	}
+	return s.lapsed()
+}
+
+// lapsed is why the lease does not let the shard answer; nil when it does.
+func (s *Shard) lapsed() error {
+	if s.o.Lease == nil {
+		return nil
+	}
+	return s.o.Lease()
 }
 
 // Trouble is why something is not as it should be in a shard that serves: the last
@@ -206,49 +254,10 @@ func (s *Shard) Trouble() error {
 // Damaged is a shard that could not be opened: it answers everything with the
 // reason, so that the other shards of a table can go on.
 func Damaged(id millrace.ShardID, cause error, logger *slog.Logger) *Shard {
-	s := &Shard{o: Options{ID: id, Logger: logger}}
+	s := &Shard{o: Options{ID: id, Logger: logger}, stopped: make(chan struct{}), closed: make(chan struct{})}
 	s.subs.init()
 	s.fail(cause)
 	return s
-}
-
-// Close takes a checkpoint when the shard is sound, stops, and closes the stores.
-// Writes that wait are answered with errs.Draining. It waits for lookups and
-// snapshots under way, until ctx ends.
-func (s *Shard) Close(ctx context.Context) error {
-	if !s.draining.CompareAndSwap(false, true) || s.kv == nil {
-		return nil
-	}
-	var err error
-	if s.Err() == nil {
-		err = s.Checkpoint(ctx)
-	}
-	s.cancel()
-	stopped := make(chan struct{})
-	go func() {
-		defer close(stopped)
-		s.wg.Wait()
-	}()
-	select {
-	case <-stopped:
-	case <-s.kv.Dead():
-		// A goroutine may wait in Pebble for ever: what is on disk is what a crash
-		// leaves, and nothing writes any more.
-		return errors.Join(err, s.kv.Close())
-	}
-	s.dropUpload()
-	s.reads.close()
-	if werr := s.snapshots.closeAll(ctx); werr != nil {
-		return errors.Join(err, werr)
-	}
-	reason := errs.New(errs.Draining, "the server is shutting down")
-	for _, r := range s.expiry.released { // a manifest may name them
-		s.closeReleased(r)
-	}
-	for _, b := range s.allBuckets() {
-		err = errors.Join(err, b.log.Close(reason))
-	}
-	return errors.Join(err, s.kv.Close())
 }
 
 func (s *Shard) failed() bool { return s.Err() != nil }

@@ -51,7 +51,7 @@ func (s *Shard) Snapshot() (*Snapshot, error) {
 		return nil, err
 	}
 	if !s.reads.enter() {
-		return nil, s.stopped()
+		return nil, s.stoppedError()
 	}
 	defer s.reads.leave()
 	s.applyMu.RLock()
@@ -64,6 +64,10 @@ func (s *Shard) Snapshot() (*Snapshot, error) {
 	}}
 	sn.refs.Store(1)
 	s.snapshots.open.Add(1)
+	if err := s.refusal(); err != nil { // the state may be one that others went on from
+		sn.Release()
+		return nil, err
+	}
 	return sn, nil
 }
 
@@ -117,7 +121,7 @@ func (s *Shard) Hold(sn *Snapshot, table millrace.TableID, idle, ttl time.Durati
 // Held is the snapshot with an id; errs.SnapshotGone when it is no longer held.
 // The caller releases it.
 func (s *Shard) Held(id string) (*Snapshot, error) {
-	if err := s.Err(); err != nil {
+	if err := s.refusal(); err != nil {
 		return nil, err
 	}
 	t := &s.snapshots
@@ -138,7 +142,7 @@ func (s *Shard) Held(id string) (*Snapshot, error) {
 // for readers of its table; NoOffset when none is. They may want the changelog from
 // there.
 func (s *Shard) Promised(id millrace.BucketID) (millrace.Offset, error) {
-	if err := s.Err(); err != nil {
+	if err := s.refusal(); err != nil {
 		return 0, err
 	}
 	low := millrace.NoOffset
@@ -170,7 +174,7 @@ func (t *snapshotTable) of(table millrace.TableID) []*Snapshot {
 
 // Rehold says anew how long a held snapshot is kept: as Hold does, from now.
 func (s *Shard) Rehold(id string, idle, ttl time.Duration) error {
-	if err := s.Err(); err != nil {
+	if err := s.refusal(); err != nil {
 		return err
 	}
 	t := &s.snapshots

@@ -67,7 +67,7 @@ func (s *Shard) uploadBehind() bool {
 // flush loop is woken when it has ended.
 // REQUIRES: a local checkpoint covers the cut.
 func (s *Shard) offer(ctx context.Context, c cut) {
-	if s.o.Remote == nil || c.at == nil || !s.uploads.busy.CompareAndSwap(false, true) {
+	if s.o.Remote == nil || s.following || c.at == nil || !s.uploads.busy.CompareAndSwap(false, true) {
 		return
 	}
 	job, err := s.makeUpload(ctx, c)
@@ -287,8 +287,8 @@ func (s *Shard) CheckpointRemote(ctx context.Context) error {
 		}
 		select {
 		case <-changed:
-		case <-s.loopDone:
-			return s.stopped()
+		case <-s.flushDone:
+			return s.stoppedError()
 		case <-s.kv.Dead():
 			return s.Err()
 		case <-ctx.Done():

@@ -108,8 +108,8 @@ func (s *Shard) enqueue(ctx context.Context, p *pending) error {
 	if err := s.Err(); err != nil {
 		return err
 	}
-	if s.draining.Load() {
-		return s.stopped()
+	if s.leaving.Load() != nil {
+		return s.stoppedError()
 	}
 	if p.op != nil {
 		p.bytes = min(p.op.bytes(), s.o.QueueBytes)
@@ -124,10 +124,10 @@ func (s *Shard) enqueue(ctx context.Context, p *pending) error {
 		return nil
 	case <-s.loopDone:
 		p.room()
-		return s.stopped()
+		return s.stoppedError()
 	case <-s.kv.Dead():
 		p.room()
-		return s.stopped()
+		return s.stoppedError()
 	case <-ctx.Done():
 		p.room()
 		return errs.New(errs.Overloaded, "shard %d had no room for the write in time: %v", s.o.ID, ctx.Err())
@@ -138,7 +138,7 @@ func (p *pending) wait(ctx context.Context) (Result, error) {
 	select {
 	case <-p.done:
 	case <-p.shard.loopDone:
-		p.answer(Result{}, p.shard.stopped()) // the loop did not see it
+		p.answer(Result{}, p.shard.stoppedError()) // the loop did not see it
 	case <-p.shard.kv.Dead():
 		p.waitForDead()
 	case <-ctx.Done():
@@ -158,8 +158,8 @@ func (p *pending) waitForDead() {
 	select {
 	case <-p.done:
 	case <-p.shard.loopDone:
-		p.answer(Result{}, p.shard.stopped())
+		p.answer(Result{}, p.shard.stoppedError())
 	case <-t.C:
-		p.answer(Result{}, errs.New(errs.UnknownOutcome, "the shard stopped while the write was under way: %v", p.shard.stopped()))
+		p.answer(Result{}, errs.New(errs.UnknownOutcome, "the shard stopped while the write was under way: %v", p.shard.stoppedError()))
 	}
 }
