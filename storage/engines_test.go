@@ -86,7 +86,7 @@ func with(o millrace.TableOptions, change func(*millrace.TableOptions)) millrace
 	return o
 }
 
-func wal(o *millrace.TableOptions)     { o.Image = millrace.WALImage }
+func walImage(o *millrace.TableOptions)     { o.Image = millrace.WALImage }
 func skip(o *millrace.TableOptions)    { o.SkipUnchanged = true }
 func ignore(o *millrace.TableOptions)  { o.Deletes = millrace.IgnoreDeletes }
 func disable(o *millrace.TableOptions) { o.Deletes = millrace.DisableDeletes }
@@ -125,9 +125,9 @@ func TestWriteTable(t *testing.T) {
 		{"partial delete, key absent", last, []wr{partly("s", remove(1))}, "", ""},
 		{"insert if absent", last, []wr{absent(upsert(1, 2, "a", 1, 3, "b")), absent(upsert(1, 4, "c"))}, "+I 1|2|a", ""},
 
-		{"WAL image", with(last, wal), []wr{upsert(1, 2, "a"), upsert(1, 3, "b"), partly("s", upsert(1, 9, nil)), remove(1), remove(1)}, "+I 1|2|a, +U 1|3|b, +U 1|3|<nil>, -D 1|3|<nil>", ""},
-		{"WAL image, aggregation", with(agg, wal), []wr{upsert(1, 2, "a", 1, 3, "b")}, "+I 1|2|a, +U 1|5|a,b", ""},
-		{"WAL image, partial delete", with(last, wal), []wr{upsert(1, 2, "a"), partly("s", remove(1)), partly("n", remove(1))}, "+I 1|2|a, +U 1|2|<nil>, -D 1|2|<nil>", ""},
+		{"WAL image", with(last, walImage), []wr{upsert(1, 2, "a"), upsert(1, 3, "b"), partly("s", upsert(1, 9, nil)), remove(1), remove(1)}, "+I 1|2|a, +U 1|3|b, +U 1|3|<nil>, -D 1|3|<nil>", ""},
+		{"WAL image, aggregation", with(agg, walImage), []wr{upsert(1, 2, "a", 1, 3, "b")}, "+I 1|2|a, +U 1|5|a,b", ""},
+		{"WAL image, partial delete", with(last, walImage), []wr{upsert(1, 2, "a"), partly("s", remove(1)), partly("n", remove(1))}, "+I 1|2|a, +U 1|2|<nil>, -D 1|2|<nil>", ""},
 
 		{"deletes ignored", with(last, ignore), []wr{upsert(1, 2, "a"), remove(1), both(remove(1), upsert(1, 3, "b"))}, "+I 1|2|a, -U 1|2|a, +U 1|3|b", ""},
 		{"partial deletes ignored", with(last, ignore), []wr{upsert(1, nil, "a"), partly("s", remove(1))}, "+I 1|<nil>|a", ""},
