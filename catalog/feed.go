@@ -5,8 +5,6 @@ import (
 	"context"
 	"slices"
 	"sync"
-
-	"github.com/millrace/millrace/errs"
 )
 
 // Bounds of what a Feed keeps for followers that are behind.
@@ -26,7 +24,7 @@ type Feed struct {
 	bytes     int
 	grown     chan struct{} // closed when something is added
 	followers map[*uint64]struct{}
-	closed    bool
+	failed    error
 	advanced  func() // called when a follower has got on; may be nil
 }
 
@@ -66,12 +64,21 @@ func (f *Feed) Reset(revision uint64) {
 	f.told()
 }
 
-// Close ends all followers.
-func (f *Feed) Close() {
+// Fail ends all followers with an error. What was added before it is handed on still.
+func (f *Feed) Fail(err error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.closed = true
-	f.wake()
+	if f.failed == nil {
+		f.failed = err
+		f.wake()
+	}
+}
+
+// Followed says whether there is a follower.
+func (f *Feed) Followed() bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return len(f.followers) > 0
 }
 
 // Seen is the revision that every follower has seen, the newest one when there is none.
@@ -125,9 +132,8 @@ func (f *Feed) Follow(ctx context.Context, after uint64, load func(context.Conte
 func (f *Feed) next(ctx context.Context, after uint64) (commits []Committed, whole bool, err error) {
 	for {
 		f.mu.Lock()
-		grown, closed := f.grown, f.closed
+		grown, failed := f.grown, f.failed
 		switch {
-		case closed:
 		case after < f.before:
 			whole = true
 		default:
@@ -136,10 +142,12 @@ func (f *Feed) next(ctx context.Context, after uint64) (commits []Committed, who
 		}
 		f.mu.Unlock()
 		switch {
-		case closed:
-			return nil, false, errs.New(errs.Draining, "the catalog's store is closed")
-		case whole || len(commits) > 0:
-			return commits, whole, ctx.Err()
+		case ctx.Err() != nil:
+			return nil, false, ctx.Err()
+		case len(commits) > 0 || whole && failed == nil:
+			return commits, whole, nil
+		case failed != nil:
+			return nil, false, failed
 		}
 		select {
 		case <-grown:

@@ -302,7 +302,7 @@ func (kv *pebbleKV) Close() error {
 		return nil
 	}
 	kv.mu.closed = true
-	kv.feed.Close()
+	kv.feed.Fail(errs.New(errs.Draining, "the catalog is closed"))
 	err := catchFatal(kv.db.Close)
 	if kv.marker != nil {
 		err = errors.Join(err, kv.marker.Close())
