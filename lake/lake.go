@@ -69,6 +69,8 @@ type Snapshot interface {
 	Offsets() Offsets
 	// Totals are of the whole snapshot.
 	Totals() Totals
+	// Skipped is how many records rounds have passed over so far (Round.Skip).
+	Skipped() int64
 	// Files lists the files that may hold rows of a scope, in the snapshot's order.
 	Files(ctx context.Context, s Scope) ([]File, error)
 	// Rows reads a file of Files.
@@ -171,6 +173,8 @@ type Round interface {
 	// Clear removes all rows that the base has of a slice; of all buckets of its
 	// partition when the slice's is NoBucket.
 	Clear(ctx context.Context, s Slice) error
+	// Skip notes that the round passes over records, which were gone before it.
+	Skip(records int64)
 	// Commit publishes the round: files, deletes, schema and offsets at once. next are
 	// the offsets of all buckets afterwards, those that did not move too.
 	// ErrConflict: it did not happen and never will. Any other error leaves open

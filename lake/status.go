@@ -48,8 +48,8 @@ type Status struct {
 	// Offsets are by bucket key, of the buckets that the workers have and that have
 	// something in the lake; of the first MaxStatusOffsets only.
 	Offsets map[string]millrace.Offset
-	// Skipped is how many records the log let go of while they were not tiered, since
-	// the start of the process: tiering was off then.
+	// Skipped is how many records the log let go of before they were tiered, as tiering
+	// was off then, of all rounds that were committed.
 	Skipped int64
 	// Tiered is how many rows the call wrote, of Tier.
 	Tiered int64

@@ -764,7 +764,7 @@ type LakeStatus struct {
 	// PendingRows Records that are not in the lake.
 	PendingRows int64 `json:"pending_rows"`
 
-	// SkippedRows Records that the log let go of while tiering was off, since the server started.
+	// SkippedRows Records that the log let go of while tiering was off and that committed rounds have passed over.
 	SkippedRows int64 `json:"skipped_rows"`
 
 	// Totals What the snapshot holds.

@@ -62,7 +62,7 @@ func (m *Manager) Status(ctx context.Context, desc *millrace.Table) (lake.Status
 		return s, err
 	}
 	t.mu.Lock()
-	s.Failure, s.Skipped = t.failure, t.skipped
+	s.Failure = t.failure
 	if t.lt != nil {
 		s.Location = t.lt.Location()
 	}
@@ -75,6 +75,7 @@ func (m *Manager) Status(ctx context.Context, desc *millrace.Table) (lake.Status
 		s.Failure = t.damage(ctx)
 	}
 	if snap != nil {
+		s.Skipped = snap.Skipped()
 		s.State, s.Snapshot, s.Round, s.CommittedAt, s.Totals = lake.StateOK, snap.ID(), snap.Round(), snap.CommittedAt(), snap.Totals()
 	}
 	if s.Failure != nil {

@@ -17,9 +17,14 @@ import (
 // shorter runs, since each commit writes files.
 func TestIcebergIsLog(t *testing.T) {
 	check(t, 10, func(rt *rapid.T) {
-		store, err := objstore.Open(t.Context(), "file:///lake", objstore.Options{FS: vfs.NewMem()})
-		require.NoError(rt, err)
-		format := iceberg.New(iceberg.Options{Store: store, Cluster: [16]byte{7}, Clock: storagetest.NewClock(), Logger: slog.New(slog.DiscardHandler)})
-		simulate(rt, format, &simulation{shapes: shapes})
+		simulate(rt, icebergFormat(t), &simulation{shapes: shapes})
 	})
+}
+
+// icebergFormat keeps Iceberg tables in a folder in memory.
+func icebergFormat(t *testing.T) *iceberg.Format {
+	t.Helper()
+	store, err := objstore.Open(t.Context(), "file:///lake", objstore.Options{FS: vfs.NewMem()})
+	require.NoError(t, err)
+	return iceberg.New(iceberg.Options{Store: store, Cluster: [16]byte{7}, Clock: storagetest.NewClock(), Logger: slog.New(slog.DiscardHandler)})
 }

@@ -303,6 +303,8 @@ func TestLogIsGone(t *testing.T) {
 	n.tier(kt)
 	require.Equal(t, []string{`{"k":12,"v":"e12"}`, `{"k":5,"v":"b5"}`, `{"k":6,"v":"b6"}`, `{"k":7,"v":"c7"}`, `{"k":8,"v":"c8"}`}, lakeRows(t, n.newest(lt), lt)[""])
 	require.EqualValues(t, 3, status(lt).Skipped)
+	n.crash()
+	require.EqualValues(t, 3, status(lt).Skipped, "after a restart")
 	require.Equal(t, []string{
 		`{"k":1,"v":"d1"}`, `{"k":10,"v":"d10"}`, `{"k":11,"v":"d11"}`, `{"k":12,"v":"e12"}`, `{"k":2,"v":"a2"}`, `{"k":3,"v":"a3"}`, `{"k":4,"v":"a4"}`,
 		`{"k":5,"v":"b5"}`, `{"k":6,"v":"b6"}`, `{"k":7,"v":"c7"}`, `{"k":8,"v":"c8"}`,
@@ -424,4 +426,52 @@ func TestAlteredBeforeState(t *testing.T) {
 	n.tier(kt)
 	n.complete(kt)
 	require.Contains(t, lakeRows(t, n.newest(kt), n.now(kt))[""], `{"k":1,"v":"b","x":"new"}`)
+}
+
+// Records that were passed over count once, whatever rounds failed before one was
+// committed, and add up over rounds, maintenance and restarts.
+func TestSkippedOnce(t *testing.T) {
+	for name, format := range map[string]func(*testing.T) lake.Format{
+		"exact": func(*testing.T) lake.Format { return laketest.New() }, "iceberg": func(t *testing.T) lake.Format { return icebergFormat(t) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			ctx := context.Background()
+			fails := 0
+			n := newNode(t, func(n *node) {
+				n.format = format(t)
+				n.o.Hook = func(s tier.Step) error {
+					if s == tier.StepBeforeCommit && fails > 0 {
+						fails--
+						return errs.New(errs.Unavailable, "the lake is away")
+					}
+					return nil
+				}
+			})
+			lt := n.table("t", "k BIGINT, v STRING", func(s *catalog.Spec) { s.Properties["table.log.ttl"] = "1min" })
+			gap := func(from, to int) {
+				lt = n.alter(lt, `[{"op":"set_properties","properties":{"table.datalake.enabled":"false"}}]`)
+				n.must(lt, router.Append, kv(from, to, "a"))
+				n.expire()
+				n.must(lt, router.Append, kv(to, to+1, "a"))
+				lt = n.alter(lt, `[{"op":"set_properties","properties":{"table.datalake.enabled":"true"}}]`)
+			}
+			n.must(lt, router.Append, kv(0, 2, "a"))
+			n.tier(lt)
+			gap(2, 5)
+			for fails = 2; fails > 0; {
+				_, err := n.m.Tier(ctx, lt)
+				require.Error(t, err)
+			}
+			require.EqualValues(t, 3, n.tier(lt).Skipped)
+			n.crash()
+			gap(6, 10)
+			require.EqualValues(t, 7, n.tier(lt).Skipped)
+			lk, err := n.format.Open(ctx, lt)
+			require.NoError(t, err)
+			lt.Options.Lake.Compact = true
+			_, err = lk.Maintain(ctx, lt)
+			require.NoError(t, err)
+			require.EqualValues(t, 7, n.newest(lt).Skipped())
+		})
+	}
 }

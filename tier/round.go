@@ -193,9 +193,7 @@ func (r *round) there(ctx context.Context, p *millrace.Partition) (bool, error) 
 
 // skip notes records that left the log before they were tiered.
 func (r *round) skip(p *piece, from, to millrace.Offset) {
-	r.t.mu.Lock()
-	r.t.skipped += int64(to - from)
-	r.t.mu.Unlock()
+	r.lr.Skip(int64(to - from))
 	r.t.m.o.Logger.Warn("records left the log while the table was not tiered", tableAttr(r.desc),
 		slog.String("bucket", millrace.BucketKey(nameOf(p.partition), p.bucket)), slog.Int64("from", int64(from)), slog.Int64("to", int64(to)), slog.Bool("from_state", r.desc.Keyed()))
 }

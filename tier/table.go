@@ -37,7 +37,6 @@ type table struct {
 	failure  *lake.Failure
 	failures int       // in a row
 	retryAt  time.Time // not before, unless it is asked for
-	skipped  int64
 	took     time.Duration // about what a job takes
 
 	// Of the last look.

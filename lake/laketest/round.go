@@ -27,6 +27,7 @@ type Round struct {
 	free    []lake.Slice // cleared: their offsets may go or move back
 	over    bool
 	written lake.Written
+	skipped int64
 }
 
 // Base is the snapshot that it builds on.
@@ -239,6 +240,9 @@ func (r *Round) Commit(_ context.Context, next lake.Offsets) (lake.Snapshot, err
 	return s, nil
 }
 
+// Skip notes that the round passes over records.
+func (r *Round) Skip(records int64) { r.skipped += records }
+
 func (r *Round) commit(next lake.Offsets) (*Snapshot, error) {
 	t := r.t
 	t.f.mu.Lock()
@@ -253,9 +257,11 @@ func (r *Round) commit(next lake.Offsets) (*Snapshot, error) {
 	s := &Snapshot{t: t, committedAt: t.f.now(), round: 1, schema: r.desc.Schema.ID, offsets: maps.Clone(next), deleted: map[*file]map[int64]struct{}{}}
 	if r.base != nil {
 		s.round = r.base.round + 1
+		s.skipped = r.base.skipped
 		s.committedAt = latest(s.committedAt, r.base.committedAt)
 		r.takeOver(s)
 	}
+	s.skipped += r.skipped
 	s.files = append(s.files, r.added...)
 	if err := r.check(s); err != nil {
 		return nil, err

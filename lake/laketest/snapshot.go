@@ -43,12 +43,16 @@ type Snapshot struct {
 	round       int64
 	schema      millrace.SchemaID
 	offsets     lake.Offsets
+	skipped     int64
 	files       []*file
 	deleted     map[*file]map[int64]struct{}
 }
 
 // ID is unique in the lake table.
 func (s *Snapshot) ID() int64 { return s.id }
+
+// Skipped is how many records rounds have passed over.
+func (s *Snapshot) Skipped() int64 { return s.skipped }
 
 // CommittedAt is when it was committed.
 func (s *Snapshot) CommittedAt() time.Time { return s.committedAt }

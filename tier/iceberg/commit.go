@@ -79,7 +79,7 @@ func (t *lakeTable) stage(ctx context.Context, c *commit) (change, error) {
 	props := m.properties(parentProps)
 	maps.Copy(props, c.properties)
 	if props[keyRound] == "" {
-		for _, k := range []string{keyTable, keyRound, keySchema, keyOffsets, keyOffsetsFile} {
+		for _, k := range []string{keyTable, keyRound, keySchema, keyOffsets, keyOffsetsFile, keySkipped} {
 			if v, ok := parentProps[k]; ok {
 				props[k] = v
 			}
@@ -179,7 +179,7 @@ func (r *round) toCommit(ctx context.Context, next lake.Offsets) (*commit, error
 		return nil, err
 	}
 	r.mu.Lock()
-	e, ended := r.mu.edit, r.mu.ended
+	e, ended, skipped := r.mu.edit, r.mu.ended, r.mu.skipped
 	r.mu.Unlock()
 	if ended {
 		return nil, errClosed
@@ -188,6 +188,12 @@ func (r *round) toCommit(ctx context.Context, next lake.Offsets) (*commit, error
 		keyTable:  strconv.FormatUint(uint64(r.t.id), 10),
 		keyRound:  strconv.FormatInt(r.number, 10),
 		keySchema: strconv.FormatUint(uint64(r.desc.Schema.ID), 10),
+	}
+	if r.base != nil {
+		skipped += r.base.skipped
+	}
+	if skipped > 0 {
+		props[keySkipped] = strconv.FormatInt(skipped, 10)
 	}
 	if raw := appendOffsets(nil, next); len(raw) <= maxInlineOffsets {
 		props[keyOffsets] = string(raw)

@@ -25,6 +25,7 @@ const (
 	keyCommit      = "millrace.commit-id"
 	keyOffsets     = "millrace.offsets"
 	keyOffsetsFile = "millrace.offsets-file"
+	keySkipped     = "millrace.skipped-records"
 )
 
 // maxInlineOffsets is how many bytes of offsets a summary takes; more of them are a
@@ -36,6 +37,7 @@ type progress struct {
 	round   int64
 	schema  millrace.SchemaID
 	offsets lake.Offsets
+	skipped int64 // records that rounds have passed over
 }
 
 // appendOffsets appends {"<partition id>/<bucket>": next, …}, rising by partition and
@@ -105,6 +107,13 @@ func (t *lakeTable) readProgress(ctx context.Context, props ice.Properties) (pro
 	if rerr != nil || serr != nil {
 		return progress{}, errs.New(errs.CorruptData, "a snapshot of lake table %s has round %q and schema %q", t.location, props[keyRound], props[keySchema])
 	}
+	skipped := int64(0)
+	if text := props[keySkipped]; text != "" {
+		var err error
+		if skipped, err = strconv.ParseInt(text, 10, 64); err != nil || skipped < 0 {
+			return progress{}, errs.New(errs.CorruptData, "a snapshot of lake table %s has passed over %q records", t.location, text)
+		}
+	}
 	raw, from := []byte(props[keyOffsets]), "summary"
 	if name := props[keyOffsetsFile]; name != "" {
 		from = name
@@ -118,5 +127,5 @@ func (t *lakeTable) readProgress(ctx context.Context, props ice.Properties) (pro
 	if err != nil {
 		return progress{}, errs.New(errs.CorruptData, "the offsets of lake table %s, %s, are damaged: %v", t.location, from, err)
 	}
-	return progress{round: round, schema: millrace.SchemaID(schema), offsets: offsets}, nil
+	return progress{round: round, schema: millrace.SchemaID(schema), offsets: offsets, skipped: skipped}, nil
 }

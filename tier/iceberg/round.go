@@ -31,6 +31,7 @@ type round struct {
 		found   map[string]*found // by path
 		keys    []string          // of all files written
 		written lake.Written
+		skipped int64 // records
 		ended   bool // committed, possibly committed, or aborted
 	}
 }
@@ -111,6 +112,13 @@ func (r *round) added(files []ice.DataFile, rows, bytes int64) error {
 	r.mu.written.Files += len(files)
 	r.mu.written.Bytes += bytes
 	return nil
+}
+
+// Skip implements lake.Round.
+func (r *round) Skip(records int64) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.mu.skipped += records
 }
 
 // removed takes files of the base out of the table, and says how many live rows go with

@@ -62,6 +62,9 @@ func (t *tally) properties(parent ice.Properties) ice.Properties {
 	return out
 }
 
+// Skipped implements lake.Snapshot.
+func (s *snapshot) Skipped() int64 { return s.skipped }
+
 // Totals implements lake.Snapshot.
 func (s *snapshot) Totals() lake.Totals {
 	if s.snap.Summary == nil {
