@@ -37,8 +37,10 @@ var mayImport = map[string][]string{
 	"rest":      {".", "errs", "row", "filter", "lake", "storage", "router", "catalog", "auth", "openapi", "sql"},
 	"flightsvc": {".", "errs", "row", "filter", "lake", "storage", "router", "catalog", "auth", "openapi"},
 	"server": {
-		".", "errs", "row", "filter", "storage", "router", "catalog", "auth", "openapi", "objstore", "lake", "tier", "icebergrest", "sql", "rest", "flightsvc", "internal", "cluster",
+		".", "errs", "row", "filter", "storage", "router", "catalog", "auth", "openapi", "objstore", "lake", "tier", "icebergrest", "sql", "rest", "flightsvc", "internal", "cluster", "shardrpc",
 	},
+	// What processes of a cluster ask of each other's shards.
+	"shardrpc": {".", "errs", "router", "storage"},
 	// Everything that speaks NATS; what it implements are interfaces of the others.
 	"cluster": {".", "errs", "storage", "catalog", "shardrpc"},
 	// The catalog of stock readers knows the lake's metadata and the tables, not their rows.

@@ -35,6 +35,17 @@ func (s *Shard) Schemas(id millrace.TableID) segment.Schemas {
 	return t.schema
 }
 
+// AllSchemas are the schemas of a table that rows here are written with.
+func (s *Shard) AllSchemas(id millrace.TableID) []*millrace.Schema {
+	t := s.knownTable(id)
+	if t == nil {
+		return nil
+	}
+	t.mu.RLock()
+	defer t.mu.RUnlock()
+	return values(t.schemas)
+}
+
 // lookupRows is how many rows a lookup reads before it looks whether it still has to.
 const lookupRows = 1024
 
