@@ -4,6 +4,7 @@ import (
 	"context"
 	"log/slog"
 	"math/rand/v2"
+	"slices"
 	"time"
 
 	millrace "github.com/millrace/millrace"
@@ -75,7 +76,9 @@ func (m *Manager) purge(p *millrace.Purge, now time.Time) <-chan struct{} {
 	if at.done != nil {
 		return at.done
 	}
-	if m.closed || now.Before(at.retryAt) {
+	// Another try may have done it since the caller asked the catalog.
+	still := slices.ContainsFunc(m.o.Catalog.Purges(), func(o *millrace.Purge) bool { return o.Table == p.Table })
+	if !still || m.closed || now.Before(at.retryAt) {
 		return nil
 	}
 	select {

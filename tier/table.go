@@ -35,8 +35,8 @@ type table struct {
 	deafUntil time.Time
 
 	failure  *lake.Failure
-	failures int       // in a row
-	retryAt  time.Time // not before, unless it is asked for
+	failures int           // in a row
+	retryAt  time.Time     // not before, unless it is asked for
 	took     time.Duration // about what a job takes
 
 	// Of the last look.

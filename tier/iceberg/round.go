@@ -32,7 +32,7 @@ type round struct {
 		keys    []string          // of all files written
 		written lake.Written
 		skipped int64 // records
-		ended   bool // committed, possibly committed, or aborted
+		ended   bool  // committed, possibly committed, or aborted
 	}
 }
 
