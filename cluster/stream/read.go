@@ -6,7 +6,6 @@ import (
 
 	"github.com/nats-io/nats.go/jetstream"
 
-	"github.com/millrace/millrace/errs"
 	"github.com/millrace/millrace/storage/wal"
 )
 
@@ -15,8 +14,8 @@ const (
 	fewRecords = 8
 	// readAhead bounds what is on its way to us (T7).
 	readAhead = 8 << 20
-	// silence is how long a consumer may say nothing before another is made.
-	silence = 5 * time.Second
+	// silence is how long a consumer may say nothing before the leader is asked.
+	silence = 3 * time.Second
 	// idleConsumer is when a server forgets a consumer that nobody asks.
 	idleConsumer = time.Minute
 )
@@ -38,43 +37,31 @@ func (rd *reader) read(ctx context.Context) (wal.Record, int, error) {
 	if rd.messages == nil && rd.end-rd.next < fewRecords {
 		return rd.ask(ctx)
 	}
-	patient, cancel := context.WithTimeout(ctx, rd.l.s.opts.Patience)
-	defer cancel()
-	for pause := firstPause; ; pause = min(2*pause, lastPause) {
-		seq, b, err := rd.take(patient)
-		switch {
-		case err == nil && seq == rd.next:
-			rec, perr := wal.ParseRecord(b)
-			if perr != nil || rec.Tail().LogID != rd.l.logID {
-				return rd.reread(ctx)
-			}
-			if rec, err = rd.l.parse(seq, b); err != nil {
-				return rec, 0, err
-			}
-			rd.next++
-			return rec, len(b), nil
-		case err == nil && seq < rd.next:
+	for {
+		seq, b, err := rd.take(ctx)
+		if err == nil && seq < rd.next {
 			continue
-		case err == nil: // the server whose consumer it is does not have it
+		}
+		if err != nil || seq > rd.next { // the server whose consumer it is does not have it, or is away
 			return rd.reread(ctx)
 		}
-		rd.close()
-		if err := rd.l.over(ctx); err != nil {
-			return wal.Record{}, 0, err
+		if rec, err := wal.ParseRecord(b); err != nil || rec.Tail().LogID != rd.l.logID {
+			return rd.reread(ctx)
 		}
-		if _, why := rd.l.info(patient); errs.Is(why, errs.CorruptData) {
-			return wal.Record{}, 0, why
+		rec, err := rd.l.parse(seq, b)
+		if err == nil {
+			rd.next++
 		}
-		rd.l.wait(patient, pause)
-		if patient.Err() != nil && ctx.Err() == nil {
-			return wal.Record{}, 0, errs.New(errs.Unavailable, "stream %s of shard %d gives nothing from sequence %d on: %v", rd.l.name, rd.l.shard, rd.next, err)
-		}
+		return rec, len(b), err
 	}
 }
 
 // reread asks the leader for a record that another server's consumer did not give.
 func (rd *reader) reread(ctx context.Context) (wal.Record, int, error) {
 	rd.close()
+	if err := ctx.Err(); err != nil {
+		return wal.Record{}, 0, err
+	}
 	rd.l.s.met.reread.Inc()
 	return rd.ask(ctx)
 }

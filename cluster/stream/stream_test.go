@@ -123,3 +123,21 @@ func TestContract(t *testing.T) {
 		})
 	}
 }
+
+// value is a counter or gauge of the registry of options, of the label's value if one is given.
+func value(t *testing.T, opts stream.Options, name, label string) float64 {
+	t.Helper()
+	families, err := opts.Registerer.(*prometheus.Registry).Gather()
+	require.NoError(t, err)
+	for _, f := range families {
+		if f.GetName() != name {
+			continue
+		}
+		for _, m := range f.GetMetric() {
+			if label == "" || m.GetLabel()[0].GetValue() == label {
+				return m.GetCounter().GetValue() + m.GetGauge().GetValue()
+			}
+		}
+	}
+	return 0
+}
