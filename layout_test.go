@@ -24,14 +24,15 @@ var mayImport = map[string][]string{
 	"row":      {".", "errs"},
 	"filter":   {".", "errs", "row"},
 	"objstore": {".", "errs"},
-	"storage":  {".", "errs", "row", "filter", "internal"},
-	"catalog":  {".", "errs", "row", "internal"},
-	"auth":     {".", "errs"},
-	"openapi":  {".", "errs"},
-	"lake":     {".", "errs", "row", "filter"},
-	"router":   {".", "errs", "row", "filter", "lake", "storage"},
-	"tier":     {".", "errs", "row", "filter", "lake", "objstore", "router", "storage"},
-	"sql":      {".", "errs", "row", "filter", "lake", "storage", "router", "catalog"},
+	// Of storage, remote alone knows the object store.
+	"storage": {".", "errs", "row", "filter", "internal", "objstore"},
+	"catalog": {".", "errs", "row", "internal"},
+	"auth":    {".", "errs"},
+	"openapi": {".", "errs"},
+	"lake":    {".", "errs", "row", "filter"},
+	"router":  {".", "errs", "row", "filter", "lake", "storage"},
+	"tier":    {".", "errs", "row", "filter", "lake", "objstore", "router", "storage"},
+	"sql":     {".", "errs", "row", "filter", "lake", "storage", "router", "catalog"},
 	// The front ends declare the interfaces through which they reach data; types of
 	// the layers below may stand in them.
 	"rest":      {".", "errs", "row", "filter", "lake", "storage", "router", "catalog", "auth", "openapi", "sql"},

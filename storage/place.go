@@ -64,8 +64,13 @@ func (w *Worker) options(id millrace.ShardID, log wal.Log) shard.Options {
 		}
 	}
 	o := &w.o
+	var remote shard.Remote
+	if o.Remote != nil {
+		remote = o.Remote(id)
+	}
 	return shard.Options{
-		ID: id, Dir: w.ShardDir(id), Cluster: o.Cluster,
+		Remote: remote,
+		ID:     id, Dir: w.ShardDir(id), Cluster: o.Cluster,
 		CheckpointBytes: o.CheckpointBytes, CheckpointEvery: o.CheckpointEvery, SealBytes: o.SealBytes,
 		TailBytes: o.TailBytes, BucketTailBytes: o.BucketTailBytes, QueueBytes: o.QueueBytes, MemTableBytes: o.MemTableBytes,
 		Codec: o.Codec, MaxSnapshots: o.MaxSnapshots, KeepExpired: o.KeepExpired,

@@ -45,6 +45,8 @@ type Options struct {
 	Codec           segment.Codec
 	MaxSnapshots    int
 	KeepExpired     time.Duration // see shard.Options
+	// Remote gives each shard where its checkpoints also go; nil: nowhere.
+	Remote func(millrace.ShardID) shard.Remote
 	// Components.
 	FS         vfs.FS
 	Clock      shard.Clock

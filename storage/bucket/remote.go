@@ -7,9 +7,10 @@ import (
 	"github.com/millrace/millrace/storage/segment"
 )
 
-// RemoteFile is the copy of a sealed file in the object store.
+// RemoteFile is the copy of a file in the object store, where all are sealed.
 type RemoteFile struct {
 	Key     string          `json:"key"`
+	Bytes   int64           `json:"bytes"`
 	CRC     uint32          `json:"crc"` // CRC32C of all of it
 	End     millrace.Offset `json:"end"`
 	MaxTime int64           `json:"max_time"` // of its last row, µs
@@ -52,19 +53,20 @@ func (l *Log) Pin() (*Pinned, error) {
 	return p, nil
 }
 
-// Uploaded says that the sealed file at base has a copy in the object store.
+// Uploaded says that the file at base, to which nothing is written any more, has a copy
+// in the object store.
 func (l *Log) Uploaded(base millrace.Offset, r RemoteFile) error {
 	l.flushMu.Lock()
 	defer l.flushMu.Unlock()
 	for _, f := range l.files {
-		if f.file.ID().Base != base || !f.sealed || f.file.End() != r.End || l.closed.Load() != nil {
+		if f.file.ID().Base != base || f.file.End() != r.End || l.closed.Load() != nil {
 			continue
 		}
 		f.remote = &r
 		if f.away {
 			return nil
 		}
-		src, _ := l.o.OpenRemote(r.Key, f.durable)
+		src, _ := l.o.OpenRemote(r.Key, r.Bytes)
 		return f.file.SetSecond(src)
 	}
 	return nil // it was let go of meanwhile
@@ -86,7 +88,7 @@ func (l *Log) SendAway(before int64) []*segment.File {
 			continue
 		}
 		local := f.file
-		f.file, f.away = l.openRemote(local.ID(), f.durable, f.remote), true
+		f.goAway(l.openRemote(local.ID(), f.remote))
 		l.replace(local, f.file)
 		out = append(out, local)
 	}
@@ -117,7 +119,12 @@ func (l *Log) replace(old, by *segment.File) {
 	l.view.Store(&v)
 }
 
-func (l *Log) openRemote(id segment.FileID, bytes int64, r *RemoteFile) *segment.File {
-	src, where := l.o.OpenRemote(r.Key, bytes)
-	return segment.OpenLater(src, where, id, segment.Outline{Bytes: bytes, End: r.End, MaxTime: r.MaxTime})
+// goAway puts the remote copy in the place of the local one.
+func (f *logFile) goAway(remote *segment.File) {
+	f.file, f.away, f.sealed, f.durable = remote, true, true, f.remote.Bytes
+}
+
+func (l *Log) openRemote(id segment.FileID, r *RemoteFile) *segment.File {
+	src, where := l.o.OpenRemote(r.Key, r.Bytes)
+	return segment.OpenLater(src, where, id, segment.Outline{Bytes: r.Bytes, End: r.End, MaxTime: r.MaxTime})
 }

@@ -30,7 +30,7 @@ type FileState struct {
 	Base   millrace.Offset
 	Length int64 // bytes
 	Sealed bool
-	// Remote is the copy of a sealed file in the object store; nil when none is known.
+	// Remote is the copy in the object store; nil when none is known.
 	Remote *RemoteFile `json:",omitempty"`
 	// Away says that the remote copy is the only one.
 	Away bool `json:",omitempty"`
@@ -111,13 +111,13 @@ func Restore(id millrace.BucketID, st State, o Options) (_ *Log, err error) {
 func (l *Log) open(fs FileState) (*logFile, error) {
 	fid := segment.FileID{Cluster: l.o.Cluster, Bucket: l.id, Base: fs.Base}
 	lf := &logFile{durable: fs.Length, sealed: fs.Sealed, remote: fs.Remote, away: fs.Away}
-	remote := fs.Sealed && fs.Remote != nil && l.o.OpenRemote != nil
+	remote := fs.Remote != nil && l.o.OpenRemote != nil
 	var err error
 	switch {
 	case fs.Away && !remote:
 		return nil, errs.New(errs.CorruptData, "%s/%s is in the object store alone, and there is none: set remote-uri to what it was", l.o.Dir, segment.FileName(fs.Base))
 	case fs.Away:
-		lf.file = l.openRemote(fid, fs.Length, fs.Remote)
+		lf.goAway(l.openRemote(fid, fs.Remote))
 		return lf, nil
 	case fs.Sealed:
 		lf.file, err = segment.OpenSealed(l.o.FS, l.o.Dir, fid)
@@ -129,11 +129,11 @@ func (l *Log) open(fs FileState) (*logFile, error) {
 	}
 	switch {
 	case err == nil && remote:
-		src, _ := l.o.OpenRemote(fs.Remote.Key, fs.Length)
+		src, _ := l.o.OpenRemote(fs.Remote.Key, fs.Remote.Bytes)
 		return lf, lf.file.SetSecond(src)
 	case err != nil && remote && errs.Is(err, errs.CorruptData):
 		l.o.Logger.Error("a segment is damaged, its copy in the object store is read", slog.String("bucket", l.id.String()), slog.Any("err", err))
-		lf.file, lf.away = l.openRemote(fid, fs.Length, fs.Remote), true
+		lf.goAway(l.openRemote(fid, fs.Remote))
 		return lf, nil
 	}
 	return lf, err

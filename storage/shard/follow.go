@@ -46,8 +46,21 @@ type Follower struct {
 // has lost something that it acknowledged.
 //
 // An error that wraps wal.ErrPurged, here or later from Err, says that the log begins
-// behind what there is: the directory has to be filled from a checkpoint first.
+// behind what there is; where there is an object store, Follow fills the directory from
+// the newest checkpoint there.
 func Follow(ctx context.Context, o Options) (*Follower, error) {
+	f, err := follow(ctx, o)
+	if o.Remote == nil || !errors.Is(err, wal.ErrPurged) {
+		return f, err
+	}
+	restored, rerr := restore(ctx, &o, err)
+	if rerr != nil || !restored {
+		return nil, errors.Join(rerr, err)
+	}
+	return follow(ctx, o)
+}
+
+func follow(ctx context.Context, o Options) (*Follower, error) {
 	o.ensureDefaults()
 	run, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	f := &Follower{o: o, stopped: make(chan struct{}), cancel: cancel, done: make(chan struct{})}

@@ -199,6 +199,14 @@ func writeEnvelope(w io.Writer, magic string, parts [][]byte) error {
 }
 
 func readEnvelope(fs vfs.FS, file, magic string) ([]byte, error) {
+	all, err := readWhole(fs, file)
+	if err != nil {
+		return nil, err
+	}
+	return openEnvelope(file, magic, all)
+}
+
+func readWhole(fs vfs.FS, file string) ([]byte, error) {
 	f, err := fs.Open(file)
 	if err != nil {
 		return nil, fmt.Errorf("shard: %w", err)
@@ -208,7 +216,7 @@ func readEnvelope(fs vfs.FS, file, magic string) ([]byte, error) {
 	if err != nil {
 		return nil, fmt.Errorf("shard: %s: %w", file, err)
 	}
-	return openEnvelope(file, magic, all)
+	return all, nil
 }
 
 func openEnvelope(file, magic string, all []byte) ([]byte, error) {
@@ -245,18 +253,15 @@ func readManifest(fs vfs.FS, dir string) (*Manifest, error) {
 		return nil, nil
 	}
 	file := path.Join(dir, manifestName(newest))
-	body, err := readEnvelope(fs, file, manifestMagic)
+	all, err := readWhole(fs, file)
 	if err != nil {
 		return nil, err
 	}
-	m := &Manifest{}
-	if err := json.Unmarshal(body, m); err != nil {
-		return nil, corrupt(file, "the body does not read: %v", err)
+	m, err := DecodeManifest(file, all)
+	if err == nil && m.Number != newest {
+		err = corrupt(file, "it says that it is manifest %d", m.Number)
 	}
-	if m.Number != newest {
-		return nil, corrupt(file, "it says that it is manifest %d", m.Number)
-	}
-	return m, m.check(file)
+	return m, err
 }
 
 // check refuses what a sound release never writes.
@@ -309,3 +314,28 @@ func readTails(fs vfs.FS, dir, name string) (map[millrace.BucketID][]bucket.Tail
 	}
 	return out, nil
 }
+
+// EncodeManifest is a manifest as it is stored.
+func EncodeManifest(m *Manifest) []byte {
+	var b bytes.Buffer
+	if err := writeEnvelope(&b, manifestMagic, [][]byte{encodeJSON(m)}); err != nil {
+		panic(err) // a buffer takes everything
+	}
+	return b.Bytes()
+}
+
+// DecodeManifest reads a manifest; where names it in errors.
+func DecodeManifest(where string, b []byte) (*Manifest, error) {
+	body, err := openEnvelope(where, manifestMagic, b)
+	if err != nil {
+		return nil, err
+	}
+	m := &Manifest{}
+	if err := json.Unmarshal(body, m); err != nil {
+		return nil, corrupt(where, "the body does not read: %v", err)
+	}
+	return m, m.check(where)
+}
+
+// From is the earliest offset that a bucket's files and tail hold for readers.
+func (m *BucketManifest) From() millrace.Offset { return m.kept() }

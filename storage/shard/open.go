@@ -64,19 +64,21 @@ func (s *Shard) knownTable(id millrace.TableID) *tableState {
 	return s.tables[id]
 }
 
-func (s *Shard) bucketOptions(id millrace.BucketID) bucket.Options {
-	root := path.Join(s.o.Dir, segmentsDir)
+func (s *Shard) bucketOptions(id millrace.BucketID) bucket.Options { return bucketOptions(&s.o, id) }
+
+func bucketOptions(so *Options, id millrace.BucketID) bucket.Options {
+	root := path.Join(so.Dir, segmentsDir)
 	o := bucket.Options{
-		FS:        s.o.FS,
+		FS:        so.FS,
 		Root:      root,
 		Dir:       path.Join(root, tableDir(id.Table), partitionDir(id.Partition), fmt.Sprintf("%05d", id.Bucket)),
-		Cluster:   s.o.Cluster,
-		SealBytes: s.o.SealBytes,
-		Codec:     s.o.Codec,
-		Logger:    s.o.Logger,
+		Cluster:   so.Cluster,
+		SealBytes: so.SealBytes,
+		Codec:     so.Codec,
+		Logger:    so.Logger,
 	}
-	if s.o.Remote != nil {
-		o.OpenRemote = s.o.Remote.Open
+	if so.Remote != nil {
+		o.OpenRemote = so.Remote.Open
 	}
 	return o
 }

@@ -17,13 +17,8 @@ import (
 	"github.com/millrace/millrace/storage/wal"
 )
 
-// Open opens a shard: the newest manifest, the files it names, the state, and the
-// log from where the lower of them stands; then a new epoch begins, above that of the
-// log, of the manifest, and Options.MinEpoch.
-//
-// Damage is errs.CorruptData and names the file. The error wraps ErrForeign when the
-// files are of another log, and wal.ErrPurged when the log begins behind them.
-func Open(ctx context.Context, o Options) (*Shard, error) {
+// open opens a shard of the files that are here, and begins an epoch.
+func open(ctx context.Context, o Options) (*Shard, error) {
 	s, err := load(ctx, o)
 	if err != nil {
 		return nil, err
@@ -70,7 +65,7 @@ func load(ctx context.Context, o Options) (_ *Shard, err error) {
 		}
 	}
 	s.kv, err = kv.Open(kv.Options{
-		FS: o.FS, Dir: path.Join(o.Dir, "state"), Cache: o.Cache, RowCacheBytes: o.RowCacheBytes, MemTableBytes: o.MemTableBytes, Logger: o.Logger,
+		FS: o.FS, Dir: path.Join(o.Dir, StateDir), Cache: o.Cache, RowCacheBytes: o.RowCacheBytes, MemTableBytes: o.MemTableBytes, Logger: o.Logger,
 		OnDeath: func(cause error) { s.fail(cause) },
 	})
 	if err != nil {

@@ -16,8 +16,8 @@ type Remote interface {
 	// Publish puts a checkpoint there and fills in what of it lies where: Number and
 	// Remote of its manifest, and Remote of its sealed files. When it returns nil, the
 	// checkpoint is the newest one and can be restored. errs.NotOwner says that an owner
-	// of a higher epoch has published, errs.CorruptData that a file which is nowhere else
-	// is not in the newest checkpoint there.
+	// of a higher epoch has published; the error wraps ErrUnnamed when the newest
+	// checkpoint there does not name a file that is nowhere else.
 	Publish(ctx context.Context, c *RemoteCheckpoint) error
 	// Newest is the manifest of the newest checkpoint that reads; nil when there is none.
 	Newest(ctx context.Context) (*Manifest, error)

@@ -246,6 +246,9 @@ func (s *Shard) uploadEnded(err error) {
 	if !quiet {
 		u.err = err
 	}
+	if errors.Is(err, ErrUnnamed) {
+		s.fail(err) // opened anew, it takes what is there
+	}
 	close(u.changed)
 	u.changed = make(chan struct{})
 }
