@@ -25,7 +25,8 @@ type Catalog interface {
 	Partitions(ctx context.Context, table millrace.TableID) ([]*millrace.Partition, error)
 	// PartitionByID finds a partition by number; errs.PartitionNotFound.
 	PartitionByID(ctx context.Context, table millrace.TableID, id millrace.PartitionID) (*millrace.Partition, error)
-	// Purges are the dropped tables whose lake tables are to be removed; Purged forgets one.
+	// Purges are the dropped tables whose lake tables are to be removed, by number; Purged
+	// forgets one.
 	Purges() []*millrace.Purge
 	Purged(ctx context.Context, table millrace.TableID) error
 }

@@ -1,6 +1,7 @@
 package tier
 
 import (
+	"cmp"
 	"context"
 	"log/slog"
 	"math/rand/v2"
@@ -77,7 +78,7 @@ func (m *Manager) purge(p *millrace.Purge, now time.Time) <-chan struct{} {
 		return at.done
 	}
 	// Another try may have done it since the caller asked the catalog.
-	still := slices.ContainsFunc(m.o.Catalog.Purges(), func(o *millrace.Purge) bool { return o.Table == p.Table })
+	_, still := slices.BinarySearchFunc(m.o.Catalog.Purges(), p.Table, func(o *millrace.Purge, id millrace.TableID) int { return cmp.Compare(o.Table, id) })
 	if !still || m.closed || now.Before(at.retryAt) {
 		return nil
 	}
