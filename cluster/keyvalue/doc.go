@@ -1,4 +1,5 @@
-// Package keyvalue keeps what a cluster must agree on in NATS: its catalog.
+// Package keyvalue keeps what a cluster must agree on in NATS: its catalog, and the keys
+// by which workers own shards.
 //
 // [Store] is catalog.KV on one JetStream stream. A message is a commit; it is published
 // behind the last commit that its process knows, and only there (compare-and-set on the
@@ -16,7 +17,10 @@
 // of the list, and a process is taken out only when its lease has run out on the clock of
 // whoever does it, and so on its own. No two clocks are compared.
 //
-// It leaves to others what entries mean (package catalog).
+// [Keys] is owner.Keys in a bucket of NATS's key-value store, which NATS's own tools show.
+// Deletions are remembered for a day.
+//
+// It leaves to others what entries and keys mean (packages catalog and cluster/owner).
 //
 // Invariants:
 //
@@ -32,7 +36,7 @@
 //
 // Streams and subjects owned: mr_<name>_catalog with mr.<name>.catalog.> (commit,
 // snapshot.<revision>.<writer>.<part>, reader.<process>); mr.<name>.told.> between
-// processes. Formats: docs/formats/cluster-catalog.md.
+// processes; KV_<bucket> with $KV.<bucket>.>. Formats: docs/formats/cluster-catalog.md.
 //
 // Concurrency: all methods may be called from any goroutine.
 package keyvalue

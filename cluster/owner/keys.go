@@ -21,8 +21,8 @@ import (
 // apart, since a key that is found to hold exactly what was to be written counts as
 // written by this call. The errors are
 //
-//   - *ConflictError: the key had another revision. Nothing has been changed by
-//     this call, and nothing will be.
+//   - *ConflictError: the key has another revision, and not what was to be written.
+//     Nothing will be changed by this call any more.
 //   - unknown_outcome: ctx ended first. The change is made, or will be, or not: only a
 //     later read that finds a revision above the expected one says which.
 //   - unavailable: nothing was sent, and nothing will be.
