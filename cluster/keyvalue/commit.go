@@ -169,6 +169,8 @@ func (s *Store) send(ctx context.Context, previous uint64, b []byte) (uint64, ou
 		jetstream.WithExpectStream(s.names.stream), jetstream.WithExpectLastSequencePerSubject(previous), jetstream.WithRetryAttempts(0))
 	api, answered := errors.AsType[*jetstream.APIError](err)
 	switch {
+	case s.lose != nil && s.lose():
+		return 0, unheard, context.DeadlineExceeded
 	case err == nil:
 		return ack.Sequence, published, nil
 	case answered && wrongSequence(api):

@@ -12,3 +12,6 @@ func Deafen(s *Store) (hear func()) {
 	s.catching <- struct{}{}
 	return func() { <-s.catching }
 }
+
+// LoseAnswers makes commits of a store take answers for lost as lose says.
+func LoseAnswers(s *Store, lose func() bool) { s.lose = lose }

@@ -52,9 +52,10 @@ type reader struct {
 		settles *settling         // the next run
 		running bool
 	}
-	renew chan struct{} // asks for a renewal
-	stop  chan struct{} // closed by leave
-	last  uint64        // sequence of our last message; of the goroutine hold
+	renew chan struct{}   // asks for a renewal
+	ctx   context.Context // of hold; leave ends it
+	stop  context.CancelFunc
+	last  uint64 // sequence of our last message; of the goroutine hold
 }
 
 // settling is a run of settle that callers wait for.
@@ -65,7 +66,8 @@ type settling struct {
 
 func (r *reader) init(s *Store) {
 	r.mu.changed, r.mu.pending = make(chan struct{}), map[string]uint64{}
-	r.renew, r.stop = make(chan struct{}, 1), make(chan struct{})
+	r.renew = make(chan struct{}, 1)
+	r.ctx, r.stop = context.WithCancel(s.ctx)
 	s.feed.OnSeen(func() { r.answer(s) })
 }
 
@@ -95,7 +97,7 @@ func (r *reader) hold(s *Store) {
 			return
 		}
 		sent, err := s.opts.Clock.Boot(), error(nil)
-		ctx, cancel := context.WithTimeout(s.ctx, leaseTTL)
+		ctx, cancel := context.WithTimeout(r.ctx, leaseTTL)
 		if joined {
 			err = r.show(ctx, s, r.last)
 		} else {
@@ -119,10 +121,7 @@ func (r *reader) hold(s *Store) {
 		select {
 		case <-timer.C:
 		case <-r.renew:
-		case <-r.stop:
-			timer.Stop()
-			return
-		case <-s.ctx.Done():
+		case <-r.ctx.Done():
 			timer.Stop()
 			return
 		}
@@ -241,7 +240,7 @@ func (r *reader) leave(s *Store) {
 	if !begun {
 		return
 	}
-	close(r.stop)
+	r.stop()
 	<-ended
 	r.drop(s)
 }

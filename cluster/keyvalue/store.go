@@ -99,6 +99,8 @@ type Store struct {
 	}
 	reader  reader
 	compact compactor
+	// lose is asked whether an answer is to be taken for lost, by tests.
+	lose func() bool
 }
 
 var _ catalog.KV = (*Store)(nil)
