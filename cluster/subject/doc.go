@@ -1,0 +1,24 @@
+// Package subject carries small calls to the owner of a shard over NATS; it implements
+// shardrpc.Transport.
+//
+// A shard has a subject at which its owner tells by which *term* it serves the shard, a
+// word that is drawn anew each time. Calls go to the subject of a term, at which one
+// process alone listens: so a call is taken once at most, also while a deposed owner and
+// its successor both listen for the shard. A caller remembers the term for a while, and
+// asks again when nobody is there.
+//
+// It leaves to others what calls mean (package shardrpc), and who the owner is (package
+// cluster/owner).
+//
+// Invariants:
+//
+//	J1  A call is sent to one process, once. shardrpc.ErrNobody says that it was taken by
+//	    none.
+//	J2  A call that is not answered for a while is given up when another term is told of
+//	    meanwhile: the owner it was sent to is not the owner any more.
+//	J3  Calls that are being answered are bounded; others wait in the subscription.
+//
+// Subjects owned: mr.<id8>.shard.<shard>, and below it one for each term.
+//
+// A Calls may be used from any goroutine.
+package subject

@@ -1,0 +1,80 @@
+package subject
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/hex"
+	"log/slog"
+	"time"
+
+	"github.com/nats-io/nats.go"
+
+	millrace "github.com/millrace/millrace"
+	"github.com/millrace/millrace/errs"
+)
+
+const (
+	termBytes = 8
+	maxTerm   = 2 * termBytes
+	flushTime = 2 * time.Second
+	// Calls that wait in a subscription; more are dropped, and their callers wait for
+	// nothing.
+	maxWaiting      = 64 << 10
+	maxWaitingBytes = 256 << 20
+)
+
+// Serve answers the calls for a shard, until stop is called: those that are on their way
+// then are answered still.
+func (c *Calls) Serve(id millrace.ShardID, answer func(ctx context.Context, id millrace.ShardID, request []byte) []byte) (stop func(), err error) {
+	var b [termBytes]byte
+	_, _ = rand.Read(b[:]) // never fails
+	term := hex.EncodeToString(b[:])
+	calls, err := c.subscribe(c.termSubject(id, term), func(m *nats.Msg) {
+		if c.room.Acquire(c.life, 1) != nil {
+			return
+		}
+		c.tasks.Go(func() {
+			defer c.room.Release(1)
+			c.reply(m, answer(c.life, id, m.Data))
+		})
+	})
+	if err != nil {
+		return nil, err
+	}
+	asked, err := c.subscribe(c.names.ShardSubject(id), func(m *nats.Msg) { c.reply(m, []byte(term)) })
+	if err != nil {
+		c.drain(calls)
+		return nil, err
+	}
+	if err := c.conn.NATS().FlushTimeout(flushTime); err != nil { // it is served when callers find it
+		c.o.Logger.Warn("whether calls for a shard come here is not known yet", slog.Int("shard", int(id)), slog.Any("err", err))
+	}
+	return func() {
+		c.drain(asked)
+		c.drain(calls)
+	}, nil
+}
+
+func (c *Calls) subscribe(subject string, fn nats.MsgHandler) (*nats.Subscription, error) {
+	sub, err := c.conn.NATS().Subscribe(subject, fn)
+	if err == nil {
+		err = sub.SetPendingLimits(maxWaiting, maxWaitingBytes)
+	}
+	if err != nil {
+		return nil, errs.New(errs.Unavailable, "calls for a shard cannot be taken: %v", err)
+	}
+	return sub, nil
+}
+
+func (c *Calls) drain(sub *nats.Subscription) {
+	if err := sub.Drain(); err != nil && c.life.Err() == nil && c.conn.NATS().IsConnected() {
+		c.o.Logger.Warn("subscription not ended well", slog.String("subject", sub.Subject), slog.Any("err", err))
+	}
+}
+
+// reply answers a message; a caller that hears nothing does not know what became of it.
+func (c *Calls) reply(m *nats.Msg, answer []byte) {
+	if err := m.Respond(answer); err != nil && c.life.Err() == nil {
+		c.o.Logger.Debug("call not answered", slog.String("subject", m.Subject), slog.Any("err", err))
+	}
+}

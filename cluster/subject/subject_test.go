@@ -1,0 +1,149 @@
+package subject_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"go.uber.org/goleak"
+
+	millrace "github.com/millrace/millrace"
+	"github.com/millrace/millrace/cluster"
+	"github.com/millrace/millrace/cluster/natstest"
+	"github.com/millrace/millrace/cluster/subject"
+	"github.com/millrace/millrace/shardrpc"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// process connects like a process of its own.
+func process(t *testing.T, servers *natstest.Servers) *subject.Calls {
+	t.Helper()
+	conn, err := cluster.Connect(t.Context(), cluster.Options{URLs: servers.URLs(), Name: t.Name()})
+	require.NoError(t, err)
+	c := subject.New(conn, cluster.NamesOf([16]byte{1}), subject.Options{Logger: slog.New(slog.DiscardHandler)})
+	t.Cleanup(func() {
+		c.Close()
+		conn.Close()
+	})
+	return c
+}
+
+func echo(who string) func(context.Context, millrace.ShardID, []byte) []byte {
+	return func(_ context.Context, id millrace.ShardID, b []byte) []byte {
+		return fmt.Appendf(nil, "%s %d %s", who, id, b)
+	}
+}
+
+func within(t *testing.T, d time.Duration) context.Context {
+	ctx, cancel := context.WithTimeout(t.Context(), d)
+	t.Cleanup(cancel)
+	return ctx
+}
+
+func TestCallsFindTheOwner(t *testing.T) {
+	servers := natstest.StartT(t, 1)
+	front, a, b := process(t, servers), process(t, servers), process(t, servers)
+
+	_, err := front.Call(within(t, 5*time.Second), 3, []byte("x"))
+	require.ErrorIs(t, err, shardrpc.ErrNobody)
+
+	stop, err := a.Serve(3, echo("a"))
+	require.NoError(t, err)
+	_, err = b.Serve(4, echo("b"))
+	require.NoError(t, err)
+	require.Equal(t, "a 3 x", eventually(t, front, 3, "x"))
+	require.Equal(t, "b 4 y", eventually(t, front, 4, "y"))
+
+	// It moves: calls in between are taken by nobody, or by one of them.
+	stop()
+	_, err = b.Serve(3, echo("b"))
+	require.NoError(t, err)
+	require.Eventually(t, func() bool { return eventually(t, front, 3, "z") == "b 3 z" }, 5*time.Second, time.Millisecond)
+}
+
+// eventually calls until somebody takes the call.
+func eventually(t *testing.T, c *subject.Calls, id millrace.ShardID, text string) string {
+	t.Helper()
+	ctx := within(t, 10*time.Second)
+	for {
+		b, err := c.Call(ctx, id, []byte(text))
+		if err == nil {
+			return string(b)
+		}
+		require.ErrorIs(t, err, shardrpc.ErrNobody)
+		time.Sleep(5 * time.Millisecond)
+	}
+}
+
+// TestCallIsTakenOnce: while an old owner and a new one both listen, each call is done by
+// one of them.
+func TestCallIsTakenOnce(t *testing.T) {
+	servers := natstest.StartT(t, 1)
+	front, a, b := process(t, servers), process(t, servers), process(t, servers)
+	var done [2]atomic.Int64
+	for i, p := range []*subject.Calls{a, b} {
+		_, err := p.Serve(0, func(context.Context, millrace.ShardID, []byte) []byte {
+			done[i].Add(1)
+			return []byte("done")
+		})
+		require.NoError(t, err)
+	}
+	const n = 500
+	for range n {
+		require.Equal(t, "done", eventually(t, front, 0, "x"))
+	}
+	require.EqualValues(t, n, done[0].Load()+done[1].Load())
+}
+
+// TestOwnerThatHangs: a call to an owner that does not answer is given up when there is
+// another, and later ones go there.
+func TestOwnerThatHangs(t *testing.T) {
+	servers := natstest.StartT(t, 1)
+	front, a, b := process(t, servers), process(t, servers), process(t, servers)
+	hang := make(chan struct{})
+	stop, err := a.Serve(0, func(context.Context, millrace.ShardID, []byte) []byte {
+		<-hang
+		return nil
+	})
+	require.NoError(t, err)
+	t.Cleanup(func() { close(hang) })
+	failed := make(chan error, 1)
+	go func() {
+		_, err := front.Call(within(t, 20*time.Second), 0, []byte("x"))
+		failed <- err
+	}()
+	time.Sleep(200 * time.Millisecond)
+	stop() // as when it is found dead
+	_, err = b.Serve(0, echo("b"))
+	require.NoError(t, err)
+	select {
+	case err = <-failed:
+		require.Error(t, err)
+		require.False(t, errors.Is(err, shardrpc.ErrNobody), "it was taken: %v", err)
+	case <-time.After(10 * time.Second):
+		t.Fatal("the call waits for an owner that is none any more")
+	}
+	require.Equal(t, "b 0 y", eventually(t, front, 0, "y"))
+}
+
+// TestServerGone: while no server can be reached, nobody takes calls, and later they go.
+func TestServerGone(t *testing.T) {
+	servers := natstest.StartT(t, 1)
+	front, a := process(t, servers), process(t, servers)
+	_, err := a.Serve(0, echo("a"))
+	require.NoError(t, err)
+	require.Equal(t, "a 0 x", eventually(t, front, 0, "x"))
+	servers.Server(0).Kill()
+	require.Eventually(t, func() bool {
+		_, err := front.Call(within(t, 5*time.Second), 0, []byte("y"))
+		return errors.Is(err, shardrpc.ErrNobody)
+	}, 10*time.Second, 10*time.Millisecond)
+	require.NoError(t, servers.Server(0).Start())
+	require.Equal(t, "a 0 z", eventually(t, front, 0, "z"))
+}
