@@ -12,6 +12,7 @@ import (
 
 	"github.com/millrace/millrace/catalog"
 	"github.com/millrace/millrace/errs"
+	"github.com/millrace/millrace/lake"
 	"github.com/millrace/millrace/objstore"
 	"github.com/millrace/millrace/router"
 	"github.com/millrace/millrace/storage/storagetest"
@@ -47,7 +48,7 @@ func TestColumnTheLakeCannotHold(t *testing.T) {
 	}
 }
 
-// A file of the lake that was lost is an error to who reads it.
+// A file of the lake that was lost is damage to who reads it, and the status tells of it.
 func TestFileOfTheLakeLost(t *testing.T) {
 	ctx := t.Context()
 	n, store := inIceberg(t)
@@ -67,6 +68,10 @@ func TestFileOfTheLakeLost(t *testing.T) {
 	require.NoError(t, err)
 	rd := n.r.Open(p)
 	_, err = rd.Next(ctx, time.Second)
-	require.True(t, errs.Is(err, errs.SnapshotGone), err)
+	require.True(t, errs.Is(err, errs.CorruptData), err)
 	require.NoError(t, rd.Close())
+	s, err := n.m.Status(ctx, lt)
+	require.NoError(t, err)
+	require.Equal(t, lake.StateFailing, s.State)
+	require.Contains(t, s.Failure.Detail, lost[0])
 }
