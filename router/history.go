@@ -164,6 +164,9 @@ func (p *Plan) listParts(ctx context.Context, some func(*Part) bool) error {
 	return p.listFiles(ctx, slices.Compact(partitions), slices.Compact(buckets))
 }
 
+// ofFiles says whether a part is read from files of the lake, or was.
+func (p *Part) ofFiles() bool { return p.Lake || p.Overlay }
+
 // filesOf are the files of a part.
 func (p *Plan) filesOf(part *Part) []lake.File {
 	files := p.history.files[fileSlice{part.Partition, part.Bucket.Bucket}]

@@ -139,7 +139,11 @@ func (rd *Reader) overlays(ctx context.Context, pr *partReader) error {
 	if pr.over, err = rd.overlayOf(ctx, pr); err != nil || pr.over != nil {
 		return err
 	}
-	if from, _ := rd.plan.history.offset(pr.Bucket); pr.File > 0 || pr.Row > 0 || pr.Tail > from {
+	if err := rd.plan.listParts(ctx, (*Part).ofFiles); err != nil {
+		return err
+	}
+	given := !pr.lake && len(rd.plan.filesOf(&pr.Part)) > 0 // all rows of the lake
+	if from, _ := rd.plan.history.offset(pr.Bucket); given || pr.File > 0 || pr.Row > 0 || pr.Tail > from {
 		return rd.tailGone(pr) // another process had room for them
 	}
 	pr.lake, pr.Overlay, pr.state = false, false, true

@@ -77,3 +77,37 @@ func TestOverlayWithoutRoomAmidIt(t *testing.T) {
 	require.True(t, errs.Is(err, errs.SnapshotGone), "%v", err)
 	require.NoError(t, rd.Close())
 }
+
+// Nor does one that has given all files of the lake and nothing of what is on top of them.
+func TestOverlayWithoutRoomAfterTheFiles(t *testing.T) {
+	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+	defer cancel()
+	f, l := lakeFixture(t)
+	tbl := f.table("t", true, 1)
+	tbl.Options.Lake = inLake()
+	f.write(tbl, router.Upsert, rows(tbl, 0, 10, "a"))
+	l.tier(tbl)
+	f.write(tbl, router.Upsert, rows(tbl, 10, 20, "b"))
+	for size := 1; size < 20; size++ {
+		f.r.OverlayOnly(1 << 20)
+		page, err := f.r.Page(ctx, "d.t", &router.ReadRequest{PageSize: &size}, router.Scan)
+		require.NoError(t, err)
+		rd := f.r.Open(page)
+		for given := 0; given < size; {
+			c, err := rd.Next(ctx, 0)
+			require.NoError(t, err)
+			given += c.Rows
+			c.Release()
+		}
+		token, err := rd.NextPage(ctx)
+		require.NoError(t, err)
+		require.NoError(t, rd.Close())
+		f.r.OverlayOnly(1)
+		page, err = f.r.Page(ctx, "d.t", &router.ReadRequest{PageToken: token}, router.Scan)
+		require.NoError(t, err)
+		rd = f.r.Open(page)
+		_, err = rd.Next(ctx, 0)
+		require.True(t, errs.Is(err, errs.SnapshotGone), "after %d rows: %v", size, err)
+		require.NoError(t, rd.Close())
+	}
+}

@@ -27,7 +27,7 @@ func (rd *Reader) readLake(ctx context.Context, pr *partReader) (*Chunk, error) 
 		return nil, err
 	}
 	if pr.file == nil {
-		if err := rd.plan.listParts(ctx, func(part *Part) bool { return part.Lake }); err != nil {
+		if err := rd.plan.listParts(ctx, (*Part).ofFiles); err != nil {
 			return nil, err
 		}
 		files := rd.plan.filesOf(&pr.Part)
