@@ -26,7 +26,7 @@ var mayImport = map[string][]string{
 	"objstore": {".", "errs"},
 	// Of storage, remote alone knows the object store.
 	"storage": {".", "errs", "row", "filter", "internal", "objstore"},
-	"catalog": {".", "errs", "row", "internal"},
+	"catalog": {".", "errs", "row", "internal", "objstore"},
 	"auth":    {".", "errs"},
 	"openapi": {".", "errs"},
 	"lake":    {".", "errs", "row", "filter"},

@@ -81,6 +81,9 @@ func OpenKV(ctx context.Context, kv KV, opts Options) (*Catalog, error) {
 			return nil, err
 		}
 	}
+	if err := unfinished(entries); err != nil {
+		return nil, err
+	}
 	s, err := loadSnapshot(entries)
 	if err != nil {
 		return nil, err
@@ -194,6 +197,7 @@ func (c *Catalog) store(ctx context.Context, decide func(*snapshot) ([]Write, er
 			return 0, err
 		}
 		next.headRevision = revision
+		c.following.stored(next.head.Revision)
 		c.unsettled.add(writes, revision, c.kv.Settled())
 		c.publish(next)
 		return revision, nil

@@ -6,6 +6,7 @@ import (
 	"maps"
 	"slices"
 	"sync"
+	"sync/atomic"
 
 	millrace "github.com/millrace/millrace"
 	"github.com/millrace/millrace/errs"
@@ -35,6 +36,7 @@ type following struct {
 		failed   error
 		changed  []func(Changes)
 	}
+	made atomic.Pointer[func(revision int64)]
 	told told // belongs to the goroutine
 }
 
@@ -46,6 +48,16 @@ func (c *Catalog) Changed(fn func(Changes)) {
 	c.following.mu.Lock()
 	defer c.following.mu.Unlock()
 	c.following.mu.changed = append(c.following.mu.changed, fn)
+}
+
+// Made makes fn be called after each change that this process made, with the number
+// of changes then; fn does not wait for anything.
+func (c *Catalog) Made(fn func(revision int64)) { c.following.made.Store(&fn) }
+
+func (f *following) stored(revision int64) {
+	if fn := f.made.Load(); fn != nil {
+		(*fn)(revision)
+	}
 }
 
 // follow goes along with the commits of the store until the catalog is closed.

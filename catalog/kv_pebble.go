@@ -52,6 +52,15 @@ type pebbleKV struct {
 
 var _ KV = (*pebbleKV)(nil)
 
+// OpenPebble opens or creates the store of a single node in dir; Open does, for a catalog.
+func OpenPebble(fs vfs.FS, dir string, logger *slog.Logger) (KV, error) {
+	kv, err := openPebble(fs, dir, logger)
+	if err != nil {
+		return nil, err
+	}
+	return kv, nil
+}
+
 // openPebble opens or creates the store in dir. An error names dir, and the file
 // where Pebble tells it.
 func openPebble(fs vfs.FS, dir string, logger *slog.Logger) (kv *pebbleKV, err error) {
