@@ -101,6 +101,7 @@ func open(t *testing.T, s *stream.Streams) *stream.Log {
 
 // A log on NATS keeps the contract of every log, on one server and on three.
 func TestContract(t *testing.T) {
+	t.Parallel()
 	for _, n := range []int{1, 3} {
 		t.Run(map[int]string{1: "R1", 3: "R3"}[n], func(t *testing.T) {
 			t.Parallel()
