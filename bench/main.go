@@ -99,6 +99,7 @@ type workload struct {
 // workloads are in the order in which they share what they load.
 var workloads = []workload{
 	{"R1", (*bench).appendDurably},
+	{"R1CL", (*bench).appendToStreams},
 	{"R4", (*bench).readFullWidth},
 	{"R5", (*bench).readOverHTTP},
 	{"R6", (*bench).readNarrow},

@@ -52,10 +52,11 @@ func (l *Log) land(ctx context.Context, entries []wal.Entry) error {
 				return err
 			}
 		}
-		n, err := l.publishAll(ctx, done > 0)
-		if done += n; done == len(entries) {
+		here, err := l.publishAll(ctx, done > 0)
+		if all, _ := l.enc.Size(); here == all {
 			return nil
 		}
+		done += l.ended(here)
 		if err == nil { // a noop is in the place of a record: what is left goes behind it
 			err = l.over(ctx)
 		}
@@ -87,30 +88,34 @@ func (l *Log) stop(err *errs.Error) error {
 }
 
 // publishAll publishes the records of the encoder one after the other, and says how
-// many entries are in the stream whole. Without an error it did all, or a noop is in
-// the place of one.
+// many are in the stream. When not all are and there is no error, a noop is in the
+// place of the next.
 func (l *Log) publishAll(ctx context.Context, begun bool) (int, error) {
-	var here, entries int
-	var err error
+	here := 0
 	for end, rec := range l.enc.Records() {
-		var is bool
-		if is, err = l.publishOne(ctx, end, rec, begun || here > 0); !is {
-			break
+		if is, err := l.publishOne(ctx, end, rec, begun || here > 0); !is {
+			return here, err
 		}
 		l.moved(end, len(rec))
 		l.s.met.records.Inc()
 		l.s.met.bytes.Add(float64(len(rec)))
 		here++
 	}
+	return here, nil
+}
+
+// ended is how many entries end in the first records of the encoder.
+func (l *Log) ended(records int) int {
+	n := 0
 	for _, rec := range l.enc.Records() {
-		if here--; here < 0 {
+		if records--; records < 0 {
 			break
 		}
 		if r, err := wal.ParseRecord(rec); err == nil {
-			entries += r.Ends()
+			n += r.Ends()
 		}
 	}
-	return entries, err
+	return n
 }
 
 // publishOne publishes one record and says whether it is in the stream. When it is not
@@ -153,10 +158,8 @@ func (l *Log) publishOne(ctx context.Context, end wal.Tail, rec []byte, begun bo
 // room refuses what does not fit before any of it is written. The size that it knows
 // is above the real one after a purge by another, so it asks before it refuses.
 func (l *Log) room(ctx context.Context) error {
-	var need int64
-	for _, rec := range l.enc.Records() {
-		need += int64(len(rec) + messageBytes)
-	}
+	records, bytes := l.enc.Size()
+	need := int64(bytes + records*messageBytes)
 	fits := func() bool {
 		l.at.Lock()
 		defer l.at.Unlock()

@@ -299,7 +299,7 @@ func TestLatePublish(t *testing.T) {
 	require.Equal(t, errs.NotOwner, errs.CodeOf(err))
 
 	// The other way round: it lands between the next owner's look at the end and its epoch.
-	tail, err = old.Refresh(t.Context())
+	_, err = old.Refresh(t.Context())
 	require.NoError(t, err)
 	require.NoError(t, add(next, data("d")))
 	require.Equal(t, errs.NotOwner, errs.CodeOf(add(old, wal.EpochEntry(3))))

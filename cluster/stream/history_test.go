@@ -157,9 +157,7 @@ func (o *owner) takeOver(ctx context.Context) error {
 
 // run appends until ctx ends; what goes wrong besides what may go wrong is returned.
 func (o *owner) run(ctx context.Context, h *history, n, size int) error {
-	if err := o.takeOver(ctx); err != nil {
-		return nil
-	}
+	_ = o.takeOver(ctx) // else ctx is over
 	for ctx.Err() == nil {
 		switch err := h.append(o.log, o.epoch, 1+rand.IntN(n), size); errs.CodeOf(err) {
 		case "", errs.Unavailable, errs.Overloaded:

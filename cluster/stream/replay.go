@@ -158,7 +158,7 @@ func (l *Log) missing(ctx context.Context, seq uint64) error {
 	switch {
 	case errs.Is(err, errs.CorruptData):
 		return err
-	case err != nil || info.State.LastSeq < seq:
+	case info == nil || info.State.LastSeq < seq:
 		return nil
 	case seq < info.State.FirstSeq:
 		return l.purged(millrace.LSN(seq)-1, millrace.LSN(info.State.FirstSeq))

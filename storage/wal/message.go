@@ -82,6 +82,11 @@ func NewEncoder(cluster ClusterID, shard millrace.ShardID) *Encoder {
 // as Append does.
 func (e *Encoder) Encode(tail Tail, entries []Entry) error { return e.enc.encode(tail, entries) }
 
+// Size is how many records Encode made, and their bytes together.
+func (e *Encoder) Size() (records, bytes int) {
+	return len(e.enc.frames), int(sizeOf(e.enc.out)) - len(e.enc.frames)*frameSize
+}
+
 // Records are what Encode made, in order, with where the log ends after each. A
 // record is valid until the next; the entries' data must not have changed since.
 func (e *Encoder) Records() iter.Seq2[Tail, []byte] {

@@ -28,9 +28,11 @@ func TestMessages(t *testing.T) {
 	for range 2 { // buffers are used again
 		require.NoError(t, enc.Encode(tail, entries))
 		var asm wal.Assembler
+		records, size := enc.Size()
 		at, got, ends := tail, []wal.Entry(nil), 0
 		for end, b := range enc.Records() {
 			require.LessOrEqual(t, len(b), wal.MaxRecordBytes)
+			records, size = records-1, size-len(b)
 			r, err := wal.ParseRecord(b)
 			require.NoError(t, err)
 			require.Equal(t, cluster, r.Cluster())
@@ -52,6 +54,8 @@ func TestMessages(t *testing.T) {
 			require.Equal(t, len(got), ends)
 		}
 		require.Zero(t, asm.Abandoned())
+		require.Zero(t, records)
+		require.Zero(t, size)
 		require.Len(t, got, len(entries))
 		for i, e := range entries {
 			want := bytes.Join(append([][]byte{e.Data}, e.More...), nil)
