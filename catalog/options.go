@@ -22,6 +22,9 @@ func resolveOptions(t *millrace.Table) (millrace.TableOptions, error) {
 	if o.LogTTL, err = logTTL(s); err != nil {
 		return o, err
 	}
+	if o.LocalTTL, err = localTTL(s); err != nil {
+		return o, err
+	}
 	if o.MergeEngine = millrace.MergeEngine(s.or(propMergeEngine)); o.MergeEngine == "none" {
 		o.MergeEngine = millrace.LastRow
 	}
@@ -57,6 +60,23 @@ func logTTL(s settings) (time.Duration, error) {
 	ttl, err := millrace.ParseDuration(s[propLogTTL])
 	if err != nil {
 		return 0, field(errs.InvalidProperty, propLogTTL, "property %q: %v", propLogTTL, err)
+	}
+	if ttl == 0 {
+		return -1, nil
+	}
+	return ttl, nil
+}
+
+// localTTL is how long what the object store has is kept here too, as TableOptions says
+// it.
+func localTTL(s settings) (time.Duration, error) {
+	v, ok := s[propLocalTTL]
+	if !ok {
+		return 0, nil
+	}
+	ttl, err := millrace.ParseDuration(v)
+	if err != nil {
+		return 0, field(errs.InvalidProperty, propLocalTTL, "property %q: %v", propLocalTTL, err)
 	}
 	if ttl == 0 {
 		return -1, nil

@@ -32,6 +32,8 @@ func TestOptions(t *testing.T) {
 		{everyType, `{"table.log.ttl":"7d"}`, millrace.TableOptions{}},
 		{everyType, `{"table.log.ttl":"36h"}`, millrace.TableOptions{LogTTL: 36 * time.Hour}},
 		{everyType, `{"table.log.ttl":"0"}`, millrace.TableOptions{LogTTL: -1}},
+		{everyType, `{"table.log.local-ttl":"1d"}`, millrace.TableOptions{LocalTTL: 24 * time.Hour}},
+		{everyType, `{"table.log.local-ttl":"0"}`, millrace.TableOptions{LocalTTL: -1}},
 		{
 			everyType, `{"table.changelog.image":"wal","table.changelog.skip-unchanged":"TRUE","table.delete.behavior":"Disable"}`,
 			millrace.TableOptions{Image: millrace.WALImage, SkipUnchanged: true, Deletes: millrace.DisableDeletes},

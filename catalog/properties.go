@@ -18,6 +18,7 @@ const (
 
 const (
 	propLogTTL        = "table.log.ttl"
+	propLocalTTL      = "table.log.local-ttl"
 	propImage         = "table.changelog.image"
 	propSkipUnchanged = "table.changelog.skip-unchanged"
 	propDeletes       = "table.delete.behavior"
@@ -65,14 +66,13 @@ type property struct {
 }
 
 const (
-	laterRemote = "remote segments (table.log.local-ttl)"
 	laterPaimon = "lake tables of Paimon (table.datalake.format)"
 )
 
 func properties() map[string]property {
 	return map[string]property{
-		propLogTTL:            {normal: duration, standard: "7d"},
-		"table.log.local-ttl": {normal: duration, later: laterRemote},
+		propLogTTL:   {normal: duration, standard: "7d"},
+		propLocalTTL: {normal: duration},
 
 		propImage:         {normal: oneOf("FULL", "WAL"), standard: "FULL", keyed: true},
 		propSkipUnchanged: {normal: boolean, standard: "false", keyed: true},

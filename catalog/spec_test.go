@@ -92,7 +92,7 @@ func TestSpecErrors(t *testing.T) {
 		{`{"primary_key":[],"properties":{"table.delete.behavior":"ALLOW"}}`, errs.InvalidProperty, "primary key"},
 		{`{"properties":{"owner":"` + strings.Repeat("x", 800_000) + `"}}`, errs.InvalidSchema, "bytes"},
 
-		{`{"properties":{"table.log.local-ttl":"1d"}}`, errs.NotImplemented, "table.log.local-ttl"},
+		{`{"properties":{"table.log.local-ttl":"soon"}}`, errs.InvalidProperty, "table.log.local-ttl"},
 		{`{"properties":{"table.datalake.format":"paimon"}}`, errs.NotImplemented, "Paimon"},
 	} {
 		short := c.body[:min(len(c.body), 120)]

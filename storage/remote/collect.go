@@ -167,7 +167,7 @@ func (c *collection) supersededOfMany(ctx context.Context) error {
 // deposed, or died, before they published.
 func (c *collection) orphans(ctx context.Context) error {
 	var old []string
-	err := c.r.s.o.Objects.List(ctx, c.r.key()+"/", func(i objstore.Info) error {
+	err := c.r.s.o.Objects.List(ctx, c.r.key(), func(i objstore.Info) error {
 		if c.now.Sub(i.Modified) >= KeepOrphans {
 			old = append(old, i.Key)
 		}

@@ -51,9 +51,13 @@ func seedOf(t testing.TB) uint64 {
 }
 
 func newWorld(t *testing.T, seed uint64) *world {
-	objects, err := objstore.Open(context.Background(), "file:///remote", objstore.Options{FS: vfs.NewMem()})
+	return newWorldOn(t, seed, objectsOn(t, vfs.NewMem()))
+}
+
+func objectsOn(t *testing.T, fs vfs.FS) objstore.Store {
+	objects, err := objstore.Open(context.Background(), "file:///remote", objstore.Options{FS: fs})
 	require.NoError(t, err)
-	return newWorldOn(t, seed, objects)
+	return objects
 }
 
 func newWorldOn(t *testing.T, seed uint64, objects objstore.Store) *world {
