@@ -94,6 +94,7 @@ func OpenKV(ctx context.Context, kv KV, opts Options) (*Catalog, error) {
 	c.current.Store(s)
 	c.unsettled.begin(revision)
 	c.following.mu.advanced = make(chan struct{})
+	c.following.mu.seen = revision
 	c.following.ended = make(chan struct{})
 	c.following.ctx, c.following.cancel = context.WithCancel(context.WithoutCancel(ctx))
 	go c.follow()

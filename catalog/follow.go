@@ -32,7 +32,8 @@ type following struct {
 
 	mu struct {
 		sync.Mutex
-		advanced chan struct{} // closed when current is replaced
+		advanced chan struct{} // closed when seen rises
+		seen     uint64        // the revision that current is as of; the store has commits of its own too
 		failed   error
 		changed  []func(Changes)
 	}
@@ -79,7 +80,7 @@ func (c *Catalog) follow() {
 
 // followed takes over a commit, unless it is known already.
 func (c *Catalog) followed(commit Committed) error {
-	if s := c.current.Load(); commit.Revision > s.headRevision {
+	if s := c.current.Load(); commit.Revision > s.headRevision && (commit.Whole || len(commit.Writes) > 0) {
 		next, err := (*snapshot)(nil), error(nil)
 		if commit.Whole {
 			next, err = loadSnapshot(commit.Entries)
@@ -96,7 +97,22 @@ func (c *Catalog) followed(commit Committed) error {
 		c.publish(next)
 	}
 	c.tell(commit)
+	c.following.mu.Lock()
+	defer c.following.mu.Unlock()
+	c.seenLocked(commit.Revision)
 	return nil
+}
+
+// seenLocked notes up to which revision everything is in current.
+// REQUIRES: c.following.mu is held.
+func (c *Catalog) seenLocked(revision uint64) {
+	f := &c.following
+	if revision <= f.mu.seen {
+		return
+	}
+	f.mu.seen = revision
+	close(f.mu.advanced)
+	f.mu.advanced = make(chan struct{})
 }
 
 // publish makes a newer snapshot the current one.
@@ -108,18 +124,17 @@ func (c *Catalog) publish(next *snapshot) {
 		return
 	}
 	c.current.Store(next)
-	close(f.mu.advanced)
-	f.mu.advanced = make(chan struct{})
+	c.seenLocked(next.headRevision)
 }
 
 // await waits until the snapshot has a revision.
 func (c *Catalog) await(ctx context.Context, revision uint64) error {
 	for {
 		c.following.mu.Lock()
-		advanced, err := c.following.mu.advanced, c.following.mu.failed
+		advanced, seen, err := c.following.mu.advanced, c.following.mu.seen, c.following.mu.failed
 		c.following.mu.Unlock()
 		switch {
-		case c.current.Load().headRevision >= revision:
+		case seen >= revision:
 			return nil
 		case err != nil:
 			return errs.Wrap(errs.Unavailable, "catalog.follow", err)
