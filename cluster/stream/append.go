@@ -127,7 +127,7 @@ func (l *Log) publishOne(ctx context.Context, end wal.Tail, rec []byte, begun bo
 		case stored:
 			return true, nil
 		case doubtful:
-			return l.settle(ctx, end, rec)
+			return l.settle(ctx, end, rec, err)
 		case full:
 			if l.s.met.full.Inc(); !begun {
 				return false, errs.New(errs.StorageFull, "stream %s of shard %d has no room: %v", l.name, l.shard, err)

@@ -15,8 +15,9 @@ import (
 )
 
 // settle finds out what became of a record whose publish has no answer that tells: it
-// is in the stream (true), or a noop of ours is in its place (false).
-func (l *Log) settle(ctx context.Context, end wal.Tail, rec []byte) (bool, error) {
+// is in the stream (true), or a noop of ours is in its place (false). last is what
+// was said instead of an answer.
+func (l *Log) settle(ctx context.Context, end wal.Tail, rec []byte, last error) (bool, error) {
 	l.s.met.unanswered.Inc()
 	before := l.Tail()
 	if err := l.noop.Encode(before, []wal.Entry{{Kind: wal.Noop}}); err != nil {
@@ -28,7 +29,6 @@ func (l *Log) settle(ctx context.Context, end wal.Tail, rec []byte) (bool, error
 		noopEnd, noop = t, b
 	}
 	seq := uint64(end.LSN)
-	var last error
 	var behind bool
 	for pause := firstPause; ; pause = min(2*pause, lastPause) {
 		if over := l.over(ctx); over != nil {
