@@ -86,10 +86,10 @@ func with(o millrace.TableOptions, change func(*millrace.TableOptions)) millrace
 	return o
 }
 
-func walImage(o *millrace.TableOptions)     { o.Image = millrace.WALImage }
-func skip(o *millrace.TableOptions)    { o.SkipUnchanged = true }
-func ignore(o *millrace.TableOptions)  { o.Deletes = millrace.IgnoreDeletes }
-func disable(o *millrace.TableOptions) { o.Deletes = millrace.DisableDeletes }
+func walImage(o *millrace.TableOptions) { o.Image = millrace.WALImage }
+func skip(o *millrace.TableOptions)     { o.SkipUnchanged = true }
+func ignore(o *millrace.TableOptions)   { o.Deletes = millrace.IgnoreDeletes }
+func disable(o *millrace.TableOptions)  { o.Deletes = millrace.DisableDeletes }
 
 // Shows each rule of what a write to a keyed table does, by writes and the changelog
 // that they must give, under every merge engine and option; and that a start from the

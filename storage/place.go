@@ -73,7 +73,7 @@ func (w *Worker) options(id millrace.ShardID, log wal.Log) shard.Options {
 		ID:     id, Dir: w.ShardDir(id), Cluster: o.Cluster,
 		CheckpointBytes: o.CheckpointBytes, CheckpointEvery: o.CheckpointEvery, SealBytes: o.SealBytes,
 		TailBytes: o.TailBytes, BucketTailBytes: o.BucketTailBytes, QueueBytes: o.QueueBytes, MemTableBytes: o.MemTableBytes,
-		Codec: o.Codec, MaxSnapshots: o.MaxSnapshots, KeepExpired: o.KeepExpired,
+		Codec: o.Codec, MaxSnapshots: o.MaxSnapshots, KeepExpired: o.KeepExpired, FollowEvery: o.FollowEvery,
 		FS: o.FS, Log: log, Cache: w.cache, RowCacheBytes: o.rowCacheBytes() / int64(max(o.ShardsHere, here, 1)),
 		Clock: o.Clock, Logger: o.Logger, Metrics: w.metrics, Hook: o.Hook,
 	}

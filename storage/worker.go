@@ -46,7 +46,8 @@ type Options struct {
 	MaxSnapshots    int
 	KeepExpired     time.Duration // see shard.Options
 	// Remote gives each shard where its checkpoints also go; nil: nowhere.
-	Remote func(millrace.ShardID) shard.Remote
+	Remote      func(millrace.ShardID) shard.Remote
+	FollowEvery time.Duration // see shard.Options
 	// Components.
 	FS         vfs.FS
 	Clock      shard.Clock
