@@ -84,6 +84,9 @@ type Totals struct {
 	DataFiles   int64
 	DeleteFiles int64
 	Bytes       int64 // of data and delete files
+	// EqualityDeletes are another writer's deletes by value: which rows they have taken
+	// is not known, and files that they apply to are errs.NotImplemented to read.
+	EqualityDeletes int64
 }
 
 // Scope says which rows a reader is after; the zero value, all of them.

@@ -17,7 +17,7 @@ const (
 	// StateOK: the last round went well.
 	StateOK State = "ok"
 	// StateFailing: rounds fail, and are tried again, further and further apart; or files
-	// of snapshots that are kept were lost.
+	// of snapshots that are kept were lost, or another writer's deletes cannot be read.
 	StateFailing State = "failing"
 )
 

@@ -740,7 +740,7 @@ type LakeStatus struct {
 	// Location Where the lake table lies; empty while the lake cannot be reached.
 	Location string `json:"location"`
 
-	// State `empty`: nothing was committed yet. `failing`: `error` says why. Rounds are tried again, and nothing leaves the log meanwhile; or a file of a kept snapshot was lost (`corrupt_data`).
+	// State `empty`: nothing was committed yet. `failing`: `error` says why. Rounds are tried again, and nothing leaves the log meanwhile; or a file of a kept snapshot was lost (`corrupt_data`), or another writer made equality deletes, which reads refuse (`not_implemented`).
 	State LakeStatusState `json:"state"`
 
 	// Error Why the lake does not take rows, or does not let go of a table.
@@ -777,7 +777,7 @@ type LakeStatus struct {
 // LakeStatusFormat defines model for LakeStatus.Format.
 type LakeStatusFormat string
 
-// LakeStatusState `empty`: nothing was committed yet. `failing`: `error` says why. Rounds are tried again, and nothing leaves the log meanwhile; or a file of a kept snapshot was lost (`corrupt_data`).
+// LakeStatusState `empty`: nothing was committed yet. `failing`: `error` says why. Rounds are tried again, and nothing leaves the log meanwhile; or a file of a kept snapshot was lost (`corrupt_data`), or another writer made equality deletes, which reads refuse (`not_implemented`).
 type LakeStatusState string
 
 // LakeTotals What the snapshot holds.

@@ -2,6 +2,7 @@ package tier
 
 import (
 	"context"
+	"fmt"
 	"time"
 
 	millrace "github.com/millrace/millrace"
@@ -74,6 +75,9 @@ func (m *Manager) Status(ctx context.Context, desc *millrace.Table) (lake.Status
 	if s.Failure == nil {
 		s.Failure = t.damage(ctx)
 	}
+	if s.Failure == nil {
+		s.Failure = t.foreignDeletes(desc, snap)
+	}
 	if snap != nil {
 		s.Skipped = snap.Skipped()
 		s.State, s.Snapshot, s.Round, s.CommittedAt, s.Totals = lake.StateOK, snap.ID(), snap.Round(), snap.CommittedAt(), snap.Totals()
@@ -110,6 +114,22 @@ func (t *table) damage(ctx context.Context) *lake.Failure {
 	limited, cancel := context.WithTimeout(ctx, t.m.o.LookTime)
 	defer cancel()
 	return lt.Damage(limited)
+}
+
+// foreignDeletes tells of deletes by another writer that reads cannot apply. Rounds go on:
+// they append, and where they have to look into such files they say so themselves.
+func (t *table) foreignDeletes(desc *millrace.Table, s lake.Snapshot) *lake.Failure {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if s == nil || s.Totals().EqualityDeletes == 0 {
+		t.foreignSince = time.Time{}
+		return nil
+	}
+	if t.foreignSince.IsZero() {
+		t.foreignSince = t.m.o.Clock.Now()
+	}
+	return &lake.Failure{Code: errs.NotImplemented, Since: t.foreignSince, Detail: fmt.Sprintf(
+		"another writer has put %d equality deletes into the lake table of table %s: reads of the files that they apply to are refused until that writer has compacted them", s.Totals().EqualityDeletes, desc.Path)}
 }
 
 // offsets are by bucket key, of buckets that the workers have.

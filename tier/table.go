@@ -34,6 +34,8 @@ type table struct {
 	deaf      error // what a reader met lately; nil when the lake answered
 	deafUntil time.Time
 
+	foreignSince time.Time // when another writer's deletes were seen first; zero: there are none
+
 	failure  *lake.Failure
 	failures int           // in a row
 	retryAt  time.Time     // not before, unless it is asked for

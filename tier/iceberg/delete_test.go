@@ -188,6 +188,7 @@ func TestForeignDeletes(t *testing.T) {
 	require.Equal(t, errs.NotImplemented, errs.CodeOf(err))
 	require.ErrorContains(t, err, "eq.parquet")
 	require.Equal(t, at(d, 1), newest.Offsets())
+	require.Equal(t, [2]int64{1, 0}, [2]int64{newest.Totals().EqualityDeletes, newest.Totals().DeletedRows})
 	_, err = lt.Maintain(t.Context(), d)
 	require.NoError(t, err)
 
@@ -199,6 +200,17 @@ func TestForeignDeletes(t *testing.T) {
 	f, err := filter.Compile("id = 2", nil, d.Schema.Columns, w.clock.now)
 	require.NoError(t, err)
 	require.Equal(t, []string{`{"id":2,"v":"b"}`}, w.readLake(newest, d.Schema.Columns, lake.Scope{Schema: d.Schema, Filter: f}))
+	require.EqualValues(t, 1, newest.Totals().EqualityDeletes)
+
+	// They go with the rows.
+	r, err = lt.begin(t.Context(), d)
+	require.NoError(t, err)
+	require.NoError(t, r.Clear(t.Context(), noBucket))
+	_, err = r.commit(t.Context(), at(d, 3))
+	require.NoError(t, err)
+	newest, err = lt.Newest(t.Context())
+	require.NoError(t, err)
+	require.Equal(t, lake.Totals{}, newest.Totals())
 }
 
 // Values too long for statistics leave their column without bounds, not with those of

@@ -157,9 +157,10 @@ func (r *round) Clear(ctx context.Context, s lake.Slice) error {
 			return err
 		}
 		paths = append(paths, df.FilePath())
-		if df.ContentType() == ice.EntryContentData {
+		switch df.ContentType() {
+		case ice.EntryContentData:
 			rows += df.Count()
-		} else {
+		case ice.EntryContentPosDeletes:
 			rows -= df.Count()
 		}
 		return nil

@@ -11,7 +11,7 @@ import (
 // tally counts what a commit adds and removes, as the summary of its snapshot says it.
 type tally struct{ added, gone counts }
 
-type counts struct{ dataFiles, records, deleteFiles, positions, bytes int64 }
+type counts struct{ dataFiles, records, deleteFiles, positions, equalities, bytes int64 }
 
 func (c *counts) count(f ice.DataFile) {
 	c.bytes += f.FileSizeBytes()
@@ -21,6 +21,10 @@ func (c *counts) count(f ice.DataFile) {
 		return
 	}
 	c.deleteFiles++
+	if f.ContentType() == ice.EntryContentEqDeletes { // of another writer
+		c.equalities += f.Count()
+		return
+	}
 	c.positions += f.Count()
 }
 
@@ -49,7 +53,7 @@ func (t *tally) properties(parent ice.Properties) ice.Properties {
 		{totalDeleteFiles, "added-delete-files", "removed-delete-files", t.added.deleteFiles, t.gone.deleteFiles},
 		{totalPositions, "added-position-deletes", "removed-position-deletes", t.added.positions, t.gone.positions},
 		{totalBytes, "added-files-size", "removed-files-size", t.added.bytes, t.gone.bytes},
-		{totalEqualities, "", "", 0, 0},
+		{totalEqualities, "added-equality-deletes", "removed-equality-deletes", t.added.equalities, t.gone.equalities},
 	} {
 		if c.plus > 0 {
 			out[c.added] = strconv.FormatInt(c.plus, 10)
@@ -75,5 +79,6 @@ func (s *snapshot) Totals() lake.Totals {
 	return lake.Totals{
 		Rows: p.GetInt64(totalRecords, 0) - deleted, DeletedRows: deleted,
 		DataFiles: p.GetInt64(totalDataFiles, 0), DeleteFiles: p.GetInt64(totalDeleteFiles, 0), Bytes: p.GetInt64(totalBytes, 0),
+		EqualityDeletes: p.GetInt64(totalEqualities, 0),
 	}
 }
