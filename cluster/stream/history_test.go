@@ -79,6 +79,12 @@ func (h *history) acknowledged() int {
 	return h.acked
 }
 
+func (h *history) refused(code errs.Code) int {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.codes[code]
+}
+
 // check compares the log with what the owners were told: what was acknowledged is
 // there once, where it was said to be and in the order of what came after what; what
 // was refused is not there; nothing of an epoch comes behind a later one.

@@ -36,6 +36,9 @@ type Log struct {
 		// How much lies where, of the records from..: what this Log has written or replayed.
 		from  millrace.LSN
 		marks []mark
+		// Where a replay ended with a record in which no entry goes on: who follows the
+		// log goes on there.
+		passed wal.Tail
 	}
 }
 

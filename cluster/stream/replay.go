@@ -21,6 +21,7 @@ type replay struct {
 	first millrace.LSN // in the stream
 
 	at  wal.Tail // after the last record passed; LSN 0: the chain is not known yet
+	on  bool     // an entry goes on behind it
 	asm wal.Assembler
 }
 
@@ -48,6 +49,11 @@ func (l *Log) Replay(ctx context.Context, after millrace.LSN, fn func(millrace.L
 	for err == nil && rd.next <= rd.end {
 		err = r.next(ctx, rd)
 	}
+	if err == nil && !r.on {
+		l.at.Lock()
+		l.at.passed = r.at
+		l.at.Unlock()
+	}
 	if n := r.asm.Abandoned(); n > 0 && err == nil {
 		l.s.met.abandoned.Add(float64(n))
 		l.s.opts.Logger.LogAttrs(ctx, slog.LevelWarn, "log entries that were never finished are left out",
@@ -66,6 +72,13 @@ func (l *Log) purged(after, first millrace.LSN) error {
 func (r *replay) begin(ctx context.Context) (millrace.LSN, error) {
 	if r.after < r.first {
 		return r.first, nil
+	}
+	r.l.at.Lock()
+	passed := r.l.at.passed
+	r.l.at.Unlock()
+	if passed.LSN == r.after && passed.LogID == r.l.logID {
+		r.at = passed
+		return r.after + 1, nil
 	}
 	from, err := r.l.beginning(ctx, r.after, r.first)
 	if errs.Is(err, errs.CorruptData) { // it is one that the caller has
@@ -89,7 +102,7 @@ func (r *replay) next(ctx context.Context, rd *reader) error {
 	case known && t.Epoch < r.at.Epoch:
 		return r.l.corrupt(seq, fmt.Sprintf("the record is of epoch %d, and comes after one of epoch %d", t.Epoch, r.at.Epoch))
 	}
-	r.at = t
+	r.at, r.on = t, rec.Continues()
 	fn := r.fn
 	switch {
 	case t.LSN == r.after && !rec.Continues():
