@@ -40,7 +40,7 @@ func BenchmarkReplay(b *testing.B) {
 			var most uint64
 			for b.Loop() {
 				n := 0
-				err := log.Replay(context.Background(), 0, func(lsn millrace.LSN, _ millrace.Epoch, _ wal.Entry) error {
+				err := log.Replay(context.Background(), 0, func(_ millrace.LSN, _ millrace.Epoch, _ wal.Entry) error {
 					if n++; n%100 == 0 {
 						var m runtime.MemStats
 						runtime.ReadMemStats(&m)
