@@ -54,14 +54,17 @@ const (
 	keepAtLeast = 10 * time.Second
 )
 
-// Run keeps partitions until ctx ends.
-func (k *Keeper) Run(ctx context.Context) {
+// Run keeps partitions until ctx ends, while it is this process's turn; nil: always. Two
+// that keep at once do no harm.
+func (k *Keeper) Run(ctx context.Context, turn func() bool) {
 	defer k.Wait()
 	tick := time.NewTicker(keepEvery)
 	defer tick.Stop()
 	seen, last := int64(-1), time.Time{}
 	for {
-		if rev, now := k.cat.Revision(), k.r.o.Clock.Now(); rev != seen || now.Sub(last) >= keepAtLeast {
+		if turn != nil && !turn() {
+			seen = -1 // what others did meanwhile is not known
+		} else if rev, now := k.cat.Revision(), k.r.o.Clock.Now(); rev != seen || now.Sub(last) >= keepAtLeast {
 			seen, last = rev, now
 			k.Pass(ctx)
 		}

@@ -75,6 +75,9 @@ type Options struct {
 	Clock      Clock
 	Logger     *slog.Logger
 	Registerer prometheus.Registerer
+	// Mine says of a table whether this process takes it to the lake; others do that in
+	// their turn. Nil: all are. Two that take one at once do no harm (Invariants).
+	Mine func(millrace.TableID) bool
 	// Hook is asked at each Step of a round, in tests; an error ends the round as an
 	// error of the lake would. Nil: nothing is asked.
 	Hook func(Step) error

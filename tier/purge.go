@@ -53,7 +53,9 @@ func (m *Manager) purgePass() {
 	now := m.o.Clock.Now()
 	for _, p := range all {
 		there[p.Table] = true
-		m.purge(p, now)
+		if m.o.Mine == nil || m.o.Mine(p.Table) {
+			m.purge(p, now)
+		}
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()

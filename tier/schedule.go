@@ -56,6 +56,9 @@ func (m *Manager) Pass(ctx context.Context) {
 			continue
 		}
 		there[desc.ID] = true
+		if m.o.Mine != nil && !m.o.Mine(desc.ID) {
+			continue
+		}
 		t := m.table(desc.ID)
 		now := m.o.Clock.Now()
 		if !t.wants(now) {
