@@ -52,6 +52,10 @@ build: ## the binary, bin/millrace
 demo: build ## load real flights, show what the server does, leave it running
 	demo/run
 
+.PHONY: cluster-demo
+cluster-demo: build ## a cluster on this machine: loads the flights, kills a worker in the middle, stops at the end
+	demo/cluster
+
 .PHONY: test
 test: $(VERSITYGW) $(NATS_SERVER) ## unit, model, fault and end-to-end tests (needs Go and curl)
 	go test -timeout 20m ./...

@@ -42,6 +42,7 @@ type server struct {
 	log    *tailBuffer
 	client *http.Client
 	flying *flightConn
+	of     *backing // what is behind a front of a cluster; nil: a single node
 }
 
 // newServer starts a server of the test's own.
@@ -65,6 +66,9 @@ func newServerOnS3(t testing.TB, store *objstoretest.Server, flags ...string) *s
 // begin launches the server for the time of the test.
 func (s *server) begin(t testing.TB) {
 	t.Helper()
+	if clusterMode() {
+		s.back(t)
+	}
 	require.NoError(t, s.launch())
 	t.Cleanup(func() {
 		s.showLog(t)
@@ -78,8 +82,17 @@ func (s *server) showLog(t testing.TB) {
 	}
 }
 
-// launch starts the process and waits until it is ready.
+// launch starts the process, and those behind it, and waits until it is ready.
 func (s *server) launch() error {
+	if s.of != nil {
+		if err := s.of.launch(); err != nil {
+			return err
+		}
+	}
+	return s.launchAlone()
+}
+
+func (s *server) launchAlone() error {
 	addresses := filepath.Join(s.dir, "addresses.json") // on a disk of its own there is none yet
 	if err := os.Remove(addresses); err != nil && !os.IsNotExist(err) {
 		return err
@@ -159,6 +172,9 @@ func (s *server) findAddresses(path string) error {
 
 // kill ends the process as a power cut of the process would: kill -9, nothing said.
 func (s *server) kill() {
+	if s.of != nil {
+		defer s.of.kill()
+	}
 	if s.cmd == nil {
 		return
 	}
@@ -177,7 +193,11 @@ func (s *server) drain(t testing.TB) int {
 		t.Fatal("the server did not end within 30 s of SIGTERM")
 	}
 	s.disconnect()
-	return s.cmd.ProcessState.ExitCode()
+	code := s.cmd.ProcessState.ExitCode()
+	if s.of != nil {
+		code = max(code, s.of.drain(t))
+	}
+	return code
 }
 
 func (s *server) restart(t testing.TB) {
@@ -220,6 +240,9 @@ var sharedServer sharedHolder
 func (h *sharedHolder) stopForGood() {
 	if h.s != nil {
 		h.s.kill()
+		if h.s.of != nil {
+			h.s.of.nats.Close()
+		}
 		os.RemoveAll(h.s.dir)
 	}
 }
@@ -227,7 +250,10 @@ func (h *sharedHolder) stopForGood() {
 // start gives the server a directory that outlives the test which asks first.
 func (h *sharedHolder) start() {
 	h.s = &server{log: &tailBuffer{}}
-	if h.s.dir, h.err = os.MkdirTemp("", "millrace-e2e-shared-"); h.err == nil {
+	if h.s.dir, h.err = os.MkdirTemp("", "millrace-e2e-shared-"); h.err == nil && clusterMode() {
+		h.s.of, h.err = newBacking(context.Background(), h.s)
+	}
+	if h.err == nil {
 		h.err = h.s.launch()
 	}
 }
