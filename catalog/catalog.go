@@ -1,6 +1,7 @@
 package catalog
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"encoding/hex"
@@ -27,8 +28,10 @@ type Options struct {
 	// Dir is where the catalog's files are; the directory above it exists.
 	Dir string
 	// Shards is how many shards there are; 0 keeps the stored number, and gives a new
-	// catalog DefaultShards. It may grow from one start to the next, and never shrink.
+	// catalog NewShards. It may grow from one start to the next, and never shrink.
 	Shards int
+	// NewShards is how many shards a new catalog has; 0: DefaultShards.
+	NewShards int
 
 	FS     vfs.FS
 	Clock  func() time.Time
@@ -66,7 +69,7 @@ func Open(ctx context.Context, opts Options) (*Catalog, error) {
 }
 
 // OpenKV opens the catalog kept in kv, which it closes at Close; of opts it uses
-// Shards, Clock and Logger.
+// Shards, NewShards, Clock and Logger.
 func OpenKV(ctx context.Context, kv KV, opts Options) (*Catalog, error) {
 	c := &Catalog{kv: kv, clock: opts.Clock, log: opts.Logger}
 	entries, revision, err := kv.Load(ctx)
@@ -74,7 +77,7 @@ func OpenKV(ctx context.Context, kv KV, opts Options) (*Catalog, error) {
 		return nil, err
 	}
 	if len(entries) == 0 {
-		if err := c.create(ctx, opts.Shards); err != nil {
+		if err := c.create(ctx, cmp.Or(opts.Shards, opts.NewShards, DefaultShards)); err != nil {
 			return nil, err
 		}
 		if entries, revision, err = kv.Load(ctx); err != nil {
@@ -108,9 +111,6 @@ func OpenKV(ctx context.Context, kv KV, opts Options) (*Catalog, error) {
 // create writes the first head. Two processes that create at the same time end
 // with one cluster id: the loser's head is refused, and it reads the winner's.
 func (c *Catalog) create(ctx context.Context, shards int) error {
-	if shards == 0 {
-		shards = DefaultShards
-	}
 	var id [16]byte
 	if _, err := rand.Read(id[:]); err != nil {
 		return fmt.Errorf("catalog.Open: making a cluster id: %w", err)

@@ -334,6 +334,27 @@ func (e WorkerState) Valid() bool {
 	}
 }
 
+// Defines values for WorkerRoles.
+const (
+	WorkerRolesFront  WorkerRoles = "front"
+	WorkerRolesTier   WorkerRoles = "tier"
+	WorkerRolesWorker WorkerRoles = "worker"
+)
+
+// Valid indicates whether the value is a known member of the WorkerRoles enum.
+func (e WorkerRoles) Valid() bool {
+	switch e {
+	case WorkerRolesFront:
+		return true
+	case WorkerRolesTier:
+		return true
+	case WorkerRolesWorker:
+		return true
+	default:
+		return false
+	}
+}
+
 // Defines values for WriteMode.
 const (
 	WriteModeAppend WriteMode = "append"
@@ -1306,6 +1327,21 @@ type Shard struct {
 
 	// Detail What is wrong, when something is.
 	Detail string `json:"detail,omitempty"`
+
+	// LogBytes Size of its write-ahead log that is not purged yet.
+	LogBytes int64 `json:"log_bytes,omitempty"`
+
+	// MovingTo Worker that is to have the shard, when that is not its owner.
+	MovingTo string `json:"moving_to,omitempty"`
+
+	// Standby Worker that follows the shard, to take it over.
+	Standby string `json:"standby,omitempty"`
+
+	// StandbyLag Records of the log that the standby had not applied when it last looked.
+	StandbyLag int64 `json:"standby_lag,omitempty"`
+
+	// StandbyReady Whether the standby had everything when it last looked.
+	StandbyReady bool `json:"standby_ready,omitempty"`
 }
 
 // ShardState defines model for Shard.State.
@@ -1409,10 +1445,21 @@ type Worker struct {
 	// Shards Shards it owns.
 	Shards    int       `json:"shards"`
 	StartedAt time.Time `json:"started_at,omitempty,omitzero"`
+
+	// FeatureLevel Newest level of formats that it can write and read.
+	FeatureLevel  int           `json:"feature_level,omitempty"`
+	FlightAddress string        `json:"flight_address,omitempty"`
+	Roles         []WorkerRoles `json:"roles,omitempty"`
+
+	// SeenMs Milliseconds since its session was last seen to be renewed.
+	SeenMs int64 `json:"seen_ms,omitempty"`
 }
 
 // WorkerState defines model for Worker.State.
 type WorkerState string
+
+// WorkerRoles defines model for Worker.Roles.
+type WorkerRoles string
 
 // WriteMode `append` (log tables), `upsert` and `delete` (keyed tables).
 type WriteMode string

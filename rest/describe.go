@@ -31,10 +31,11 @@ func (h *Handler) ListBuckets(w http.ResponseWriter, r *http.Request, database o
 		h.problem(w, r, err)
 		return
 	}
+	owners := h.o.Members()
 	out := openapi.BucketList{TableID: int64(t.ID), Buckets: []openapi.Bucket{}, NextPageToken: next}
 	for _, b := range bs {
 		out.Buckets = append(out.Buckets, openapi.Bucket{
-			BucketKey: b.Key, Bucket: int(b.Bucket), Shard: int(b.Shard), Owner: h.o.Owner,
+			BucketKey: b.Key, Bucket: int(b.Bucket), Shard: int(b.Shard), Owner: owners.owner(b.Shard),
 			Start: int64(b.Start), End: int64(b.End), Rows: b.Rows, Bytes: b.Bytes,
 		})
 	}
@@ -125,25 +126,4 @@ func (h *Handler) GetInfo(w http.ResponseWriter, _ *http.Request) {
 			IdempotencyKeyTTLMs: 24 * 3600 * 1000,
 		},
 	})
-}
-
-// GetCluster answers get_cluster.
-func (h *Handler) GetCluster(w http.ResponseWriter, r *http.Request) {
-	id := h.o.Catalog.ClusterID()
-	out := openapi.Cluster{ClusterID: hex.EncodeToString(id[:]), Mode: openapi.ClusterModeSingle}
-	state := openapi.WorkerStateReady
-	for _, s := range h.o.Router.Shards(r.Context()) {
-		sh := openapi.Shard{
-			Shard: int(s.ID), Owner: h.o.Owner, State: openapi.ShardStateOpen, Epoch: int64(s.Epoch),
-			Lsn: int64(s.LSN), CheckpointLsn: int64(s.CheckpointLSN), Buckets: s.Buckets,
-		}
-		if s.Err != nil {
-			sh.State, sh.Detail = openapi.ShardStateDamaged, s.Err.Error()
-			state = openapi.WorkerStateFailed
-		}
-		out.Shards = append(out.Shards, sh)
-	}
-	out.LakePurges = h.purgesAnswer()
-	out.Workers = []openapi.Worker{{ID: h.o.Owner, Version: h.o.Version, State: state, Shards: len(out.Shards)}}
-	h.answer(w, http.StatusOK, out)
 }

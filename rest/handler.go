@@ -47,8 +47,8 @@ type Clock interface {
 // Options are the handler's settings and components.
 type Options struct {
 	Version       string
-	FlightAddress string // as clients reach it
-	Owner         string // the name of the worker that owns the shards
+	FlightAddress string         // as clients reach it
+	Members       func() Members // who is there, and who owns what, now
 	Catalog       Catalog
 	Router        *router.Router
 	Lake          Lake   // nil: nobody tiers here

@@ -124,7 +124,7 @@ func TestLakePurges(t *testing.T) {
 	require.NoError(t, err)
 	defer func() { require.NoError(t, cat.Close()) }()
 	lk := &saidLake{}
-	h := New(Options{Catalog: cat, Router: router.New(router.Options{Catalog: cat, Logger: quiet, Registerer: prometheus.NewRegistry()}), Lake: lk, Logger: quiet})
+	h := New(Options{Catalog: cat, Router: router.New(router.Options{Catalog: cat, Logger: quiet, Registerer: prometheus.NewRegistry()}), Lake: lk, Logger: quiet, Members: func() Members { return Members{} }})
 	ask := func() (out openapi.Cluster) {
 		w := httptest.NewRecorder()
 		h.GetCluster(w, httptest.NewRequestWithContext(ctx, http.MethodGet, "/v1/cluster", nil))

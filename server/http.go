@@ -16,6 +16,7 @@ import (
 
 	"github.com/millrace/millrace/errs"
 	"github.com/millrace/millrace/icebergrest"
+	"github.com/millrace/millrace/shardrpc"
 )
 
 const (
@@ -40,6 +41,8 @@ type front struct {
 
 	// api serves what is not health or metrics; nil until the server is ready.
 	api atomic.Pointer[http.Handler]
+	// internal serves other processes of the cluster; nil where none comes.
+	internal atomic.Pointer[http.Handler]
 	// working counts the requests that api serves now.
 	working atomic.Int64
 	// idle is sent to when working falls to 0.
@@ -52,6 +55,9 @@ func newFront(h *health, m *metrics, log *slog.Logger, clock func() time.Time, a
 
 // serveAPI lets h answer from now on.
 func (f *front) serveAPI(h http.Handler) { f.api.Store(&h) }
+
+// serveInternal lets h answer other processes of the cluster.
+func (f *front) serveInternal(h http.Handler) { f.internal.Store(&h) }
 
 // handler is the whole HTTP side.
 func (f *front) handler() http.Handler {
@@ -80,6 +86,10 @@ func (f *front) route(w http.ResponseWriter, r *http.Request) {
 		return
 	case "/readyz":
 		f.health.ready(w, r)
+		return
+	}
+	if h := f.internal.Load(); h != nil && shardrpc.Serves(r.URL.Path) { // which wants a token of the cluster
+		(*h).ServeHTTP(w, r)
 		return
 	}
 	if !f.anyHost && !loopbackHost(r.Host) {

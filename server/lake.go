@@ -7,10 +7,10 @@ import (
 	"strings"
 
 	millrace "github.com/millrace/millrace"
+	"github.com/millrace/millrace/cluster/owner"
 	"github.com/millrace/millrace/errs"
 	"github.com/millrace/millrace/icebergrest"
 	"github.com/millrace/millrace/lake"
-	"github.com/millrace/millrace/objstore"
 	"github.com/millrace/millrace/tier"
 	"github.com/millrace/millrace/tier/iceberg"
 )
@@ -25,10 +25,7 @@ type lakeFormat interface {
 // while its lake is away. A data directory whose name is no address is no reason not to
 // start, as long as nobody asked for a lake there.
 func (s *Server) openLake(ctx context.Context) error {
-	store, err := objstore.Open(ctx, strings.Replace(s.settings.LakeURI, dataDirMark, s.dir, 1), objstore.Options{
-		S3:         objstore.S3{Endpoint: s.settings.S3Endpoint, Region: s.settings.S3Region, PathStyle: s.settings.S3PathStyle},
-		Registerer: s.metrics.registry,
-	})
+	store, err := s.openObjects(ctx, "lake", s.settings.LakeURI)
 	switch {
 	case err == nil:
 		own, err := s.settings.ownCatalog(store)
@@ -71,14 +68,20 @@ func (s *Server) openTier(context.Context) error {
 	if err != nil {
 		return err
 	}
-	var shards []tier.Shard
-	for _, sh := range s.worker.Shards() {
-		shards = append(shards, sh)
-	}
-	s.tier = tier.New(tier.Options{
-		Format: s.lake, Catalog: s.catalog, Shards: shards, Hook: hook,
+	o := tier.Options{
+		Format: s.lake, Catalog: s.catalog, Hook: hook,
 		Clock: s.clock, Logger: s.log, Registerer: s.metrics.registry,
-	})
+	}
+	if s.member == nil {
+		for _, sh := range s.worker.Shards() {
+			o.Shards = append(o.Shards, sh)
+		}
+	} else {
+		s.member.teller = newTeller(s)
+		o.Shards = []tier.Shard{s.member.teller}
+		o.Mine = func(id millrace.TableID) bool { return s.mine(owner.RoleTier, uint64(id)) }
+	}
+	s.tier = tier.New(o)
 	s.onStop("tiering", func(context.Context) error { return s.tier.Close() })
 	return nil
 }

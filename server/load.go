@@ -174,6 +174,12 @@ func (f *setting) set(v any) error {
 		default:
 			return fmt.Errorf("%v is neither true nor false", v)
 		}
+	case *int:
+		n, err := strconv.Atoi(strings.TrimSpace(fmt.Sprint(v)))
+		if err != nil {
+			return fmt.Errorf("%v is not a whole number", v)
+		}
+		*p = n
 	case *[]string:
 		list, err := textList(v)
 		if err != nil {
@@ -225,10 +231,13 @@ func (f *setting) text() string {
 func (s *Settings) Print(w io.Writer, origins Origins) error {
 	for _, f := range fields(s) {
 		value := f.text()
-		if f.name == "lake-catalog-properties" {
+		switch f.name {
+		case "lake-catalog-properties":
 			value = withoutSecrets(value)
+		case "nats-url":
+			value = withoutPasswords(value)
 		}
-		if f.value.Kind() != reflect.Bool {
+		if f.value.Kind() != reflect.Bool && f.value.Kind() != reflect.Int {
 			value = strconv.Quote(value)
 		}
 		if _, err := fmt.Fprintf(w, "%s: %s # %s\n", f.name, value, origins[f.name]); err != nil {

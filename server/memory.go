@@ -47,6 +47,15 @@ func cacheBytes(setting string, memory int64) (int64, error) {
 	return n, nil
 }
 
+// sizeOf is what a setting of a size says.
+func sizeOf(setting, text string) (int64, error) {
+	n, err := millrace.ParseSize(text)
+	if err != nil || n < 1<<20 || n > maxCacheBytes {
+		return 0, wrong(setting, "%q is not a number of KiB, MiB or GiB from 1MiB up, like 512MiB", text)
+	}
+	return n, nil
+}
+
 // machineMemory is how much memory the process may use: the machine's, or what its
 // control group leaves it; 0 when the system does not tell.
 func machineMemory() int64 {

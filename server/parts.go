@@ -4,14 +4,15 @@ import (
 	"context"
 	"fmt"
 	"net"
+	"net/http"
 	"time"
 
 	"github.com/cockroachdb/pebble/v2/vfs"
 	"google.golang.org/grpc"
 
-	millrace "github.com/millrace/millrace"
 	"github.com/millrace/millrace/auth"
 	"github.com/millrace/millrace/catalog"
+	"github.com/millrace/millrace/cluster/owner"
 	"github.com/millrace/millrace/errs"
 	"github.com/millrace/millrace/flightsvc"
 	"github.com/millrace/millrace/rest"
@@ -25,6 +26,8 @@ const (
 	// ticketLife covers the longest-lived thing that the router signs, which says
 	// itself when it ends: a ticket of an hour.
 	ticketLife = 2 * time.Hour
+	// signTickets is what the texts are for that clients bring back.
+	signTickets = "ticket or page token"
 	// keepExpired is how long what has expired can be read by those who began before:
 	// as long as a ticket says that it may, and a while for the stream it began.
 	keepExpired = router.TicketTTL + 10*time.Minute
@@ -37,11 +40,18 @@ func (s *Server) openWorker(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	w, err := storage.Open(ctx, storage.Options{
+	o := storage.Options{
 		Dir: s.dir, Cluster: s.catalog.ClusterID(), Shards: s.catalog.Shards(), CacheBytes: cache,
 		KeepExpired: keepExpired,
 		FS:          vfs.Default, Clock: s.clock, Logger: s.log, Registerer: s.metrics.registry,
-	})
+	}
+	if s.member != nil {
+		return s.openMember(ctx, o)
+	}
+	if o.Remote, err = s.openRemote(ctx, o.Cluster); err != nil {
+		return err
+	}
+	w, err := storage.Open(ctx, o)
 	if err != nil {
 		return err
 	}
@@ -49,40 +59,66 @@ func (s *Server) openWorker(ctx context.Context) error {
 	s.onStop("worker", w.Close)
 	s.health.watch("worker", w.Err)
 	w.Tell(s.catalog.AllTables()...)
-	return w.DropUnknown(ctx, func(id millrace.TableID, partition millrace.PartitionID) bool {
-		if partition == 0 {
-			_, err := s.catalog.TableByID(ctx, id)
-			return !errs.Is(err, errs.TableNotFound)
-		}
-		p, err := s.catalog.PartitionByID(ctx, id, partition)
-		return err != nil && !errs.Is(err, errs.PartitionNotFound) || err == nil && !p.Gone
-	})
+	return w.DropUnknown(ctx, s.known(ctx))
 }
 
-// openDoors makes the router and both doors, and opens the port of Flight.
+// openRouter makes what all reads and writes go through, and lets those of other
+// processes come in.
+func (s *Server) openRouter(ctx context.Context) error {
+	o := router.Options{
+		Catalog: s.catalog, Owners: router.Local(nil), Signer: s.signer(ctx, signTickets, ticketLife), Lake: s.tier,
+		Clock: s.clock, Logger: s.log, Registerer: s.metrics.registry,
+	}
+	if s.member == nil {
+		o.Owners = router.Local(s.worker.Shards())
+		s.router = router.New(o)
+		return nil
+	}
+	return s.openCalls(ctx, o)
+}
+
+// openDoors opens what clients use: with the role front both doors, else none.
 func (s *Server) openDoors(ctx context.Context) error {
+	if !s.settings.has(owner.RoleFront) {
+		s.front.serveAPI(http.HandlerFunc(noFront))
+		return nil
+	}
 	l, err := s.listenOn(ctx, "flight-addr", s.settings.FlightAddr)
 	if err != nil {
 		return err
 	}
 	s.flightAddr = l.Addr()
-	r := router.New(router.Options{
-		Catalog: s.catalog, Owners: router.Local(s.worker.Shards()), Signer: s.signer(ctx), Lake: s.tier,
-		Clock: s.clock, Logger: s.log, Registerer: s.metrics.registry,
-	})
 	api := rest.New(rest.Options{
-		Version: s.version, FlightAddress: s.flightAddress(), Owner: ownerName,
-		Catalog: s.catalog, Router: r, Lake: s.tier, LakeLocation: s.lakeLocation, IcebergAddress: s.icebergAddress(),
+		Version: s.version, FlightAddress: s.flightAddress(), Members: s.members,
+		Catalog: s.catalog, Router: s.router, Lake: s.tier, LakeLocation: s.lakeLocation, IcebergAddress: s.icebergAddress(),
 		Clock: s.clock, Logger: s.log, Draining: s.draining,
 	})
 	s.flight = flightsvc.New(flightsvc.Options{
-		AdvertiseURI: s.advertiseURI(), Router: r, Catalog: s.catalog, Actions: newActions(api),
+		AdvertiseURI: s.advertiseURI(), Router: s.router, Catalog: s.catalog, Actions: newActions(api),
 		Clock: s.clock, Logger: s.log, Registerer: s.metrics.registry,
 	})
 	s.serveFlight(l)
 	s.front.serveAPI(s.doors(api))
-	s.tier.Start(r)
-	s.keepPartitions(ctx, r)
+	return nil
+}
+
+// noFront answers clients where they are not served.
+func noFront(w http.ResponseWriter, r *http.Request) {
+	refuse(w, r, errs.New(errs.RouteNotFound, "this process has not the role front: ask one that has"))
+}
+
+// openUpkeep begins what goes on beside requests: tiering, and the making and ending of
+// partitions.
+func (s *Server) openUpkeep(ctx context.Context) error {
+	if !s.settings.has(owner.RoleTier) {
+		s.tier.Attach(s.router)
+		return nil
+	}
+	if s.member != nil {
+		s.runTeller(ctx)
+	}
+	s.tier.Start(s.router)
+	s.keepPartitions(ctx, s.router)
 	return nil
 }
 
@@ -93,7 +129,7 @@ func (s *Server) keepPartitions(ctx context.Context, r *router.Router) {
 	ended := make(chan struct{})
 	go func() {
 		defer close(ended)
-		router.NewKeeper(r, s.catalog).Run(run)
+		router.NewKeeper(r, s.catalog).Run(run, func() bool { return s.mine(owner.RoleTier, keeperTurn) })
 	}()
 	s.onStop("keeper of partitions", func(context.Context) error {
 		cancel()
@@ -102,10 +138,13 @@ func (s *Server) keepPartitions(ctx context.Context, r *router.Router) {
 	})
 }
 
+// keeperTurn is the number of the work of keeping partitions; no table has it.
+const keeperTurn = 1<<64 - 1
+
 // signer signs with the keys of the catalog, which changes them daily.
-func (s *Server) signer(ctx context.Context) *auth.Signer {
+func (s *Server) signer(ctx context.Context, purpose string, life time.Duration) *auth.Signer {
 	return auth.NewSigner(auth.Options{
-		Purpose: "ticket or page token", Life: ticketLife, Clock: s.clock.Now,
+		Purpose: purpose, Life: life, Clock: s.clock.Now,
 		Keys: func() ([]auth.Key, error) {
 			stored, err := s.catalog.SigningKeys(ctx)
 			return authKeys(stored), err
@@ -123,7 +162,7 @@ func authKeys(stored []catalog.SigningKey) []auth.Key {
 
 // flightAddress is what clients of the HTTP API are told.
 func (s *Server) flightAddress() string {
-	if s.settings.AdvertiseFlight != "" {
+	if s.settings.AdvertiseFlight != "" || s.flightAddr == nil {
 		return s.settings.AdvertiseFlight
 	}
 	return s.flightAddr.String()
@@ -156,6 +195,9 @@ func (s *Server) serveFlight(l net.Listener) {
 // drainFlight waits until the calls under way have ended, or ctx ends; then it
 // breaks them off.
 func (s *Server) drainFlight(ctx context.Context) error {
+	if s.grpc == nil {
+		return nil
+	}
 	ended := make(chan struct{})
 	go func() {
 		s.grpc.GracefulStop()

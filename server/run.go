@@ -19,6 +19,7 @@ import (
 
 	"github.com/millrace/millrace/catalog"
 	"github.com/millrace/millrace/flightsvc"
+	"github.com/millrace/millrace/router"
 	"github.com/millrace/millrace/storage"
 	"github.com/millrace/millrace/tier"
 )
@@ -51,7 +52,9 @@ type Server struct {
 	front   *front
 	catalog *catalog.Catalog
 	worker  *storage.Worker
+	member  *member // nil on a single node
 	tier    *tier.Manager
+	router  *router.Router
 	failAt  string
 	lake    lakeFormat
 	flight  *flightsvc.Service
@@ -100,7 +103,7 @@ func Run(ctx context.Context, o Options) error {
 
 // start runs the steps of the package comment, each with its undoing.
 func (s *Server) start(ctx context.Context) error {
-	for _, step := range []func(context.Context) error{s.openDataDir, s.listen, s.openCatalog, s.openLake, s.openWorker, s.openTier, s.openDoors} {
+	for _, step := range []func(context.Context) error{s.openDataDir, s.listen, s.openNATS, s.openCatalog, s.openLake, s.openWorker, s.openTier, s.openRouter, s.openDoors, s.openUpkeep, s.join} {
 		if err := step(ctx); err != nil {
 			return err
 		}
@@ -173,9 +176,15 @@ func (s *Server) serveHTTP(ctx context.Context, setting, addr string, h http.Han
 }
 
 func (s *Server) openCatalog(ctx context.Context) error {
-	c, err := catalog.Open(ctx, catalog.Options{
-		Dir: filepath.Join(s.dir, catalogDir), FS: vfs.Default, Clock: s.clock.Now, Logger: s.log,
-	})
+	var c *catalog.Catalog
+	var err error
+	if s.member != nil {
+		c, err = s.openClusterCatalog(ctx)
+	} else {
+		c, err = catalog.Open(ctx, catalog.Options{
+			Dir: filepath.Join(s.dir, catalogDir), Shards: s.settings.Shards, FS: vfs.Default, Clock: s.clock.Now, Logger: s.log,
+		})
+	}
 	if err != nil {
 		return err
 	}
@@ -187,7 +196,10 @@ func (s *Server) openCatalog(ctx context.Context) error {
 
 // becomeReady tells where the server is, and takes work.
 func (s *Server) becomeReady(ctx context.Context) error {
-	r := addressesRecord{HTTP: s.httpAddr.String(), Flight: s.flightAddr.String(), PID: os.Getpid()}
+	r := addressesRecord{HTTP: s.httpAddr.String(), PID: os.Getpid()}
+	if s.flightAddr != nil {
+		r.Flight = s.flightAddr.String()
+	}
 	if s.metricsAddr != nil {
 		r.Metrics = s.metricsAddr.String()
 	}
@@ -227,7 +239,9 @@ func (s *Server) stop(ctx context.Context) error {
 func (s *Server) drain(ctx context.Context) {
 	s.health.enter(draining)
 	close(s.draining)
-	s.flight.Drain()
+	if s.flight != nil {
+		s.flight.Drain()
+	}
 	ctx, cancel := context.WithTimeout(ctx, drainTime)
 	defer cancel()
 	var both errgroup.Group

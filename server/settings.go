@@ -4,8 +4,6 @@ import (
 	"fmt"
 	"net"
 	"net/netip"
-	"slices"
-	"strings"
 
 	"github.com/millrace/millrace/errs"
 )
@@ -21,7 +19,10 @@ type Settings struct {
 	CacheSize string `name:"cache-size" default:"auto" help:"Memory for rows and blocks of keyed tables, as 512MiB; auto: a sixteenth of the machine's, from 64MiB to 1GiB."`
 
 	LakeURI   string `name:"lake-uri" default:"file://<data-dir>/lake" help:"Where lake tables are: file:///folder or s3://bucket/prefix."`
-	RemoteURI string `name:"remote-uri" default:"file://<data-dir>/remote" help:"Where remote segments and snapshots are, a file or s3 address. Not yet." later:"remote segments"`
+	RemoteURI string `name:"remote-uri" default:"file://<data-dir>/remote" help:"Where checkpoints and old segments are besides the data directory: file:///folder or s3://bucket/prefix; one place for all processes of a cluster. At its default a single node has none."`
+
+	RemoteCacheSize string `name:"remote-cache-size" default:"256MiB" help:"Memory for what is read of remote segments, as 256MiB."`
+	LogMaxSize      string `name:"log-max-size" default:"8GiB" help:"How large the log of a shard in NATS may get, which the NATS servers set aside for it; writes are refused beyond."`
 
 	LakeCatalog           string   `name:"lake-catalog" default:"" help:"A catalog of your own that lake tables are committed to: rest, glue, hive, or sql (SQLite); empty: the lake stands alone."`
 	LakeCatalogURI        string   `name:"lake-catalog-uri" default:"" help:"Its address: http(s)://host/path, thrift://host:port, or sqlite:///file; none for Glue at Amazon's."`
@@ -31,9 +32,17 @@ type Settings struct {
 	S3Region    string `name:"s3-region" default:"" help:"Region of the buckets; empty: what AWS's tools are told."`
 	S3PathStyle bool   `name:"s3-path-style" default:"false" help:"Name the bucket in the path of requests, which most servers other than AWS need."`
 
-	NATSURL         string   `name:"nats-url" default:"" help:"Addresses of NATS, comma-separated; empty: a single node. Not yet." later:"the cluster"`
-	Roles           []string `name:"roles" default:"front,worker,tier" help:"Which parts of the service run in this process. Not yet." later:"running the roles apart"`
-	AdvertiseHTTP   string   `name:"advertise-http" default:"" help:"Address at which other processes reach --http-addr. Not yet." later:"the cluster"`
+	Roles           []string `name:"roles" default:"front,worker,tier" help:"Which parts of the service run in this process; some alone in a cluster only."`
+	NATSURL         string   `name:"nats-url" default:"" help:"Addresses of NATS, comma-separated, as nats://user:password@host:4222; empty: a single node."`
+	NATSCreds       string   `name:"nats-creds" default:"" help:"File of the credentials for NATS."`
+	NATSCA          string   `name:"nats-ca" default:"" help:"File of the authorities that sign the certificates of NATS; empty: those of the system."`
+	NATSCert        string   `name:"nats-cert" default:"" help:"File of the certificate shown to NATS."`
+	NATSKey         string   `name:"nats-key" default:"" help:"File of that certificate's key."`
+	InsecureNATS    bool     `name:"insecure-nats" default:"false" help:"Use NATS servers that do not sync each write: a power cut of several can lose acknowledged rows."`
+	ClusterName     string   `name:"cluster-name" default:"millrace" help:"Name of the cluster in NATS: letters, digits, - and _."`
+	WorkerName      string   `name:"worker-name" default:"" help:"Name of this process in the cluster: letters, digits, - and _; empty: one that is drawn once and kept in the data directory."`
+	Shards          int      `name:"shards" default:"0" help:"How many shards there are; may grow, never shrink. 0: as many as there were; 4 of a new single node, 16 of a new cluster."`
+	AdvertiseHTTP   string   `name:"advertise-http" default:"" help:"host:port at which the other processes of the cluster reach --http-addr; empty: that address."`
 	AdvertiseFlight string   `name:"advertise-flight" default:"" help:"Address of Flight that endpoints tell clients; empty: they use the one they have."`
 
 	CORSOrigins []string `name:"cors-origins" default:"" help:"Origins whose pages may call the API. Not yet." later:"calls from pages of other origins"`
@@ -62,11 +71,19 @@ func (s *Settings) Validate() error {
 	if err := s.refuseLater(); err != nil {
 		return err
 	}
+	if err := s.checkCluster(); err != nil {
+		return err
+	}
 	if s.DataDir == "" {
 		return wrong("data-dir", "is empty")
 	}
 	if _, err := cacheBytes(s.CacheSize, 0); err != nil {
 		return err
+	}
+	for _, size := range []address{{name: "remote-cache-size", value: s.RemoteCacheSize}, {name: "log-max-size", value: s.LogMaxSize}} {
+		if _, err := sizeOf(size.name, size.value); err != nil {
+			return err
+		}
 	}
 	if _, err := s.ownCatalog(nil); err != nil {
 		return err
@@ -81,9 +98,9 @@ func (s *Settings) Validate() error {
 			return wrong(a.name, "%s can be reached from other machines, and there is no authentication: anyone there could read and change everything; use a loopback address, or --insecure to serve them all the same", a.value)
 		}
 	}
-	if s.AdvertiseFlight != "" {
-		if _, _, err := net.SplitHostPort(s.AdvertiseFlight); err != nil {
-			return wrong("advertise-flight", "%q is not of the form host:port", s.AdvertiseFlight)
+	for _, a := range []address{{name: "advertise-flight", value: s.AdvertiseFlight}, {name: "advertise-http", value: s.AdvertiseHTTP}} {
+		if _, _, err := net.SplitHostPort(a.value); a.value != "" && err != nil {
+			return wrong(a.name, "%q is not of the form host:port", a.value)
 		}
 	}
 	if _, err := logLevel(s.LogLevel); err != nil {
@@ -114,24 +131,15 @@ func (s *Settings) unsafe() []string {
 	if s.Insecure {
 		out = append(out, "insecure")
 	}
+	if s.InsecureNATS {
+		out = append(out, "insecure-nats")
+	}
 	return out
 }
 
-// knownRoles are the parts of the service.
-var knownRoles = []string{"front", "worker", "tier"}
-
 func (s *Settings) refuseLater() error {
-	for _, r := range s.Roles {
-		if !slices.Contains(knownRoles, r) {
-			return wrong("roles", "%q is not one of %s", r, strings.Join(knownRoles, ", "))
-		}
-	}
-	asked := map[string]bool{}
-	for _, r := range s.Roles {
-		asked[r] = true
-	}
 	for _, f := range fields(s) {
-		if f.later == "" || f.text() == f.dflt || f.name == "roles" && len(asked) == len(knownRoles) {
+		if f.later == "" || f.text() == f.dflt {
 			continue
 		}
 		return errs.New(errs.NotImplemented, "setting %s is %q: not yet; %s comes with a later release", f.name, f.text(), f.later)

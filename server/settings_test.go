@@ -2,6 +2,7 @@ package server
 
 import (
 	"bytes"
+	"maps"
 	"os"
 	"path/filepath"
 	"reflect"
@@ -12,6 +13,13 @@ import (
 
 	"github.com/millrace/millrace/errs"
 )
+
+// clustered are settings of a cluster that are right, and others.
+func clustered(others map[string]any) map[string]any {
+	out := map[string]any{"nats-url": "nats://x", "remote-uri": "s3://b/r", "lake-uri": "s3://b/l"}
+	maps.Copy(out, others)
+	return out
+}
 
 func yamlFile(t *testing.T, text string) string {
 	t.Helper()
@@ -31,7 +39,7 @@ func TestDefaults(t *testing.T) {
 	want := &Settings{
 		HTTPAddr: "127.0.0.1:8080", FlightAddr: "127.0.0.1:8815", DataDir: "./millrace-data", CacheSize: "auto",
 		LakeURI: "file://<data-dir>/lake", RemoteURI: "file://<data-dir>/remote",
-		Roles: []string{"front", "worker", "tier"}, AuthGroupsClaim: "groups", LogLevel: "info", LogFormat: "text",
+		Roles: []string{"front", "worker", "tier"}, AuthGroupsClaim: "groups", ClusterName: "millrace", RemoteCacheSize: "256MiB", LogMaxSize: "8GiB", LogLevel: "info", LogFormat: "text",
 	}
 	if d := cmp.Diff(want, s); d != "" {
 		t.Error(d)
@@ -154,9 +162,19 @@ func TestSettingErrors(t *testing.T) {
 		{flags: map[string]any{"metrics-addr": "10.0.0.1:9090"}, code: errs.InvalidRequest, says: []string{"metrics-addr", "--insecure"}},
 		{flags: map[string]any{"http-addr": "example.com:80"}, code: errs.InvalidRequest, says: []string{"http-addr", "--insecure"}},
 
-		{flags: map[string]any{"roles": []string{"front"}}, code: errs.NotImplemented, says: []string{"roles", "not yet"}},
-		{flags: map[string]any{"nats-url": "nats://x"}, code: errs.NotImplemented, says: []string{"nats-url", "cluster"}},
-		{flags: map[string]any{"remote-uri": "s3://b/p"}, code: errs.NotImplemented, says: []string{"remote-uri", "remote"}},
+		{flags: map[string]any{"roles": []string{"front"}}, code: errs.InvalidRequest, says: []string{"roles", "worker", "nats-url"}},
+		{flags: map[string]any{"nats-url": "nats://x"}, code: errs.InvalidRequest, says: []string{"remote-uri", "same place"}},
+		{flags: map[string]any{"nats-url": "nats://x", "remote-uri": "s3://b/r"}, code: errs.InvalidRequest, says: []string{"lake-uri", "same place"}},
+		{flags: clustered(map[string]any{"roles": []string{}}), code: errs.InvalidRequest, says: []string{"roles", "empty"}},
+		{flags: clustered(map[string]any{"cluster-name": "a.b"}), code: errs.InvalidRequest, says: []string{"cluster-name", "a.b"}},
+		{flags: clustered(map[string]any{"worker-name": "a>"}), code: errs.InvalidRequest, says: []string{"worker-name"}},
+		{flags: clustered(map[string]any{"nats-cert": "c.pem"}), code: errs.InvalidRequest, says: []string{"nats-key"}},
+		{flags: clustered(map[string]any{"http-addr": "0.0.0.0:8080", "insecure": true}), code: errs.InvalidRequest, says: []string{"advertise-http"}},
+		{flags: clustered(map[string]any{"advertise-http": "host"}), code: errs.InvalidRequest, says: []string{"advertise-http", "host:port"}},
+		{flags: map[string]any{"worker-name": "a"}, code: errs.InvalidRequest, says: []string{"worker-name", "nats-url"}},
+		{flags: map[string]any{"log-max-size": "8"}, code: errs.InvalidRequest, says: []string{"log-max-size", "MiB"}},
+		{flags: map[string]any{"shards": "-1"}, code: errs.InvalidRequest, says: []string{"shards"}},
+		{flags: map[string]any{"shards": "many"}, code: errs.InvalidRequest, says: []string{"shards", "whole number"}},
 		{flags: map[string]any{"lake-catalog": "glue", "lake-catalog-uri": "glue://"}, code: errs.InvalidRequest, says: []string{"lake-catalog", "Glue"}},
 		{flags: map[string]any{"lake-catalog": "hive"}, code: errs.InvalidRequest, says: []string{"lake-catalog", "thrift://"}},
 		{flags: map[string]any{"lake-catalog": "paper", "lake-catalog-uri": "x"}, code: errs.InvalidRequest, says: []string{"lake-catalog", "paper"}},
@@ -164,7 +182,7 @@ func TestSettingErrors(t *testing.T) {
 		{flags: map[string]any{"lake-catalog-uri": "http://x"}, code: errs.InvalidRequest, says: []string{"lake-catalog", "not set"}},
 		{flags: map[string]any{"lake-catalog": "rest", "lake-catalog-uri": "http://x", "lake-catalog-properties": []string{"token"}}, code: errs.InvalidRequest, says: []string{"lake-catalog-properties", "key=value"}},
 		{flags: map[string]any{"lake-catalog": "sql", "lake-catalog-uri": "postgres://h/db"}, code: errs.InvalidRequest, says: []string{"sqlite:///"}},
-		{flags: map[string]any{"advertise-http": "h:1"}, code: errs.NotImplemented, says: []string{"advertise-http"}},
+		{flags: map[string]any{"advertise-http": "h:1"}, code: errs.InvalidRequest, says: []string{"advertise-http"}},
 		{flags: map[string]any{"cors-origins": []string{"*"}}, code: errs.NotImplemented, says: []string{"cors-origins"}},
 		{yaml: "auth-jwks: keys.json", code: errs.NotImplemented, says: []string{"auth-jwks", "authentication"}},
 		{env: "MILLRACE_AUTH_ISSUER=i", code: errs.NotImplemented, says: []string{"auth-issuer"}},

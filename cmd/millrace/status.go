@@ -100,19 +100,38 @@ func printStatus(a *app, server string, info openapi.Info, cluster openapi.Clust
 		fmt.Fprintf(a.stdout, "features: %s\n", printable(strings.Join(info.Features, ", ")))
 	}
 	fmt.Fprintln(a.stdout)
-	err := printList(a, "table", []string{"worker", "address", "state", "shards", "release"}, each(cluster.Workers), func(w openapi.Worker) []string {
-		return []string{w.ID, w.Address, string(w.State), strconv.Itoa(w.Shards), w.Version}
+	inCluster := cluster.Mode == openapi.ClusterModeCluster
+	workers := []string{"worker", "address", "state", "shards", "release"}
+	if inCluster {
+		workers = append(workers, "roles")
+	}
+	err := printList(a, "table", workers, each(cluster.Workers), func(w openapi.Worker) []string {
+		return cut([]string{w.ID, w.Address, string(w.State), strconv.Itoa(w.Shards), w.Version, joinRoles(w.Roles)}, workers)
 	})
 	if err != nil {
 		return err
 	}
 	fmt.Fprintln(a.stdout)
-	err = printList(a, "table", []string{"shard", "state", "owner", "epoch", "lsn", "checkpoint", "lag", "buckets", "detail"}, each(cluster.Shards), func(s openapi.Shard) []string {
+	shards := []string{"shard", "state", "owner", "epoch", "lsn", "checkpoint", "lag", "buckets", "detail"}
+	if inCluster {
+		shards = append(shards, "standby", "behind")
+	}
+	err = printList(a, "table", shards, each(cluster.Shards), func(s openapi.Shard) []string {
 		owner := s.Owner
-		if owner == "" {
+		switch {
+		case owner == "":
 			owner = "none"
+		case s.MovingTo != "":
+			owner += " → " + s.MovingTo
 		}
-		return []string{strconv.Itoa(s.Shard), string(s.State), owner, itoa(s.Epoch), itoa(s.Lsn), itoa(s.CheckpointLsn), itoa(s.Lag), strconv.Itoa(s.Buckets), s.Detail}
+		behind := ""
+		if s.Standby != "" {
+			behind = itoa(s.StandbyLag)
+		}
+		return cut([]string{
+			strconv.Itoa(s.Shard), string(s.State), owner, itoa(s.Epoch), itoa(s.Lsn), itoa(s.CheckpointLsn), itoa(s.Lag), strconv.Itoa(s.Buckets), s.Detail,
+			s.Standby, behind,
+		}, shards)
 	})
 	if err != nil || len(cluster.LakePurges) == 0 {
 		return err
@@ -125,6 +144,17 @@ func printStatus(a *app, server string, info openapi.Info, cluster openapi.Clust
 		}
 		return []string{p.Table, itoa(p.TableID), p.DroppedAt.UTC().Format(time.RFC3339), tried}
 	})
+}
+
+// cut is as much of a row as there are columns.
+func cut(row, columns []string) []string { return row[:len(columns)] }
+
+func joinRoles(roles []openapi.WorkerRoles) string {
+	out := make([]string, len(roles))
+	for i, r := range roles {
+		out[i] = string(r)
+	}
+	return strings.Join(out, ",")
 }
 
 func itoa(n int64) string { return strconv.FormatInt(n, 10) }

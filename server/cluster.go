@@ -1,0 +1,245 @@
+package server
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/hex"
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	millrace "github.com/millrace/millrace"
+	"github.com/millrace/millrace/catalog"
+	"github.com/millrace/millrace/cluster"
+	"github.com/millrace/millrace/cluster/keyvalue"
+	"github.com/millrace/millrace/cluster/owner"
+	"github.com/millrace/millrace/cluster/stream"
+	"github.com/millrace/millrace/errs"
+	"github.com/millrace/millrace/shardrpc"
+	"github.com/millrace/millrace/storage/shard"
+)
+
+const (
+	// workerFile holds the name that was drawn for the process.
+	workerFile = "worker-name"
+	// clusterShards is the number of shards of a new cluster.
+	clusterShards = 16
+	// leaveTime is how long a process that stops takes to hand over its shards.
+	leaveTime = 60 * time.Second
+	// openTime is how long a start waits for NATS, and openPause between two tries.
+	openTime  = 2 * time.Minute
+	openPause = 500 * time.Millisecond
+)
+
+// member is what a process of a cluster has that a single node has not.
+type member struct {
+	name     string // of the process
+	conn     *cluster.Conn
+	replicas int
+	logs     *stream.Streams
+	manager  *owner.Manager
+	host     *shardHost // nil without the role worker
+	teller   *teller
+	away     *shardrpc.Client
+}
+
+// openNATS connects to NATS and sees that it would lose nothing.
+func (s *Server) openNATS(ctx context.Context) error {
+	if !s.settings.clustered() {
+		return nil
+	}
+	name, err := s.processName()
+	if err != nil {
+		return err
+	}
+	conn, err := cluster.Connect(ctx, cluster.Options{
+		URLs: s.settings.NATSURL, Credentials: s.settings.NATSCreds, CA: s.settings.NATSCA, Cert: s.settings.NATSCert, Key: s.settings.NATSKey,
+		Name: "millrace " + name, Logger: s.log, Registerer: s.metrics.registry,
+	})
+	if err != nil {
+		return err
+	}
+	s.onStop("nats", func(context.Context) error { conn.Close(); return nil })
+	found, err := conn.Check(ctx, cluster.Demands{Insecure: s.settings.InsecureNATS})
+	if err != nil {
+		return err
+	}
+	for _, w := range found.Warnings {
+		s.log.WarnContext(ctx, "nats: "+w)
+	}
+	s.member = &member{name: name, conn: conn, replicas: found.Replicas}
+	return nil
+}
+
+// processName is the name that was set, or else the one in the data directory.
+func (s *Server) processName() (string, error) {
+	if s.settings.WorkerName != "" {
+		return s.settings.WorkerName, nil
+	}
+	path := filepath.Join(s.dir, workerFile)
+	b, err := os.ReadFile(path)
+	if os.IsNotExist(err) {
+		b = []byte("w-" + draw(5) + "\n")
+		err = writeFile(path, b)
+	}
+	if err != nil {
+		return "", err
+	}
+	name := strings.TrimSpace(string(b))
+	if err := owner.CheckWorkerName(name); err != nil {
+		return "", fmt.Errorf("%s: %w", path, err)
+	}
+	return name, nil
+}
+
+// draw is n random bytes as hex digits.
+func draw(n int) string {
+	b := make([]byte, n)
+	_, _ = rand.Read(b) // never fails
+	return hex.EncodeToString(b)
+}
+
+// openClusterCatalog opens the catalog that all processes share.
+func (s *Server) openClusterCatalog(ctx context.Context) (*catalog.Catalog, error) {
+	kv, err := patiently(ctx, s, func() (*keyvalue.Store, error) {
+		return keyvalue.Open(ctx, keyvalue.Options{
+			Cluster: s.settings.ClusterName, Process: s.member.name, Replicas: s.member.replicas,
+			Conn: s.member.conn, Clock: s.clock, Logger: s.log,
+		})
+	})
+	if err != nil {
+		return nil, err
+	}
+	return catalog.OpenKV(ctx, kv, catalog.Options{Shards: s.settings.Shards, NewShards: clusterShards, Clock: s.clock.Now, Logger: s.log})
+}
+
+// patiently opens something in NATS again while that is not available: a stream that was
+// made a moment ago has no leader yet, and servers that were started together elect one.
+func patiently[T any](ctx context.Context, s *Server, open func() (T, error)) (T, error) {
+	for end := s.clock.Boot() + openTime; ; {
+		v, err := open()
+		if err == nil || !errs.Is(err, errs.Unavailable) || s.clock.Boot() > end {
+			return v, err
+		}
+		s.log.WarnContext(ctx, "nats is not ready; trying again", slog.Any("err", err))
+		t := time.NewTimer(openPause)
+		select {
+		case <-t.C:
+		case <-ctx.Done():
+			t.Stop()
+			return v, ctx.Err()
+		}
+	}
+}
+
+// openLogs prepares the logs of the shards.
+func (s *Server) openLogs() error {
+	size, err := sizeOf("log-max-size", s.settings.LogMaxSize)
+	if err != nil {
+		return err
+	}
+	s.member.logs, err = stream.New(s.member.conn, stream.Options{
+		ClusterID: s.catalog.ClusterID(), Replicas: s.member.replicas, MaxBytes: size,
+		Clock: s.clock, Logger: s.log, Registerer: s.metrics.registry,
+	})
+	return err
+}
+
+// join makes the process a member that others see, and begins to take shards.
+func (s *Server) join(ctx context.Context) error {
+	if s.member == nil {
+		return nil
+	}
+	keys, err := patiently(ctx, s, func() (*keyvalue.Keys, error) {
+		return keyvalue.OpenKeys(ctx, keyvalue.KeysOptions{
+			Bucket: cluster.NamesOf(s.catalog.ClusterID()).KeysBucket(), Replicas: s.member.replicas, Conn: s.member.conn, Logger: s.log,
+		})
+	})
+	if err != nil {
+		return err
+	}
+	o := owner.Options{
+		Worker: s.member.name, Keys: keys, Shards: s.catalog.Shards, Clock: s.clock,
+		Random: func() string { return draw(8) }, Logger: s.log, Registerer: s.metrics.registry,
+		Info: owner.Info{
+			HTTP: s.advertisedHTTP(), Flight: s.flightAddress(), Roles: s.settings.Roles, Version: s.version,
+			FeatureLevel: int(catalog.FeatureNewest), StartedMicros: s.clock.Now().UnixMicro(),
+		},
+	}
+	if s.member.host != nil {
+		o.Host = s.member.host
+	}
+	s.member.manager = owner.New(o)
+	if s.member.host != nil {
+		s.member.host.manager = s.member.manager
+	}
+	if err := s.member.manager.Start(ctx); err != nil {
+		return err
+	}
+	s.health.watch("cluster", s.member.manager.Err)
+	s.onStop("membership", func(ctx context.Context) error {
+		ctx, cancel := context.WithTimeout(ctx, leaveTime)
+		defer cancel()
+		s.member.manager.Drain(ctx)
+		return s.member.manager.Stop(ctx)
+	})
+	return nil
+}
+
+// advertisedHTTP is where other processes reach this one.
+func (s *Server) advertisedHTTP() string {
+	if s.settings.AdvertiseHTTP != "" {
+		return s.settings.AdvertiseHTTP
+	}
+	return s.httpAddr.String()
+}
+
+// mine says whether thing n of a role's work is this process's.
+func (s *Server) mine(role string, n uint64) bool {
+	return s.member == nil || s.member.manager != nil && s.member.manager.Mine(role, n)
+}
+
+// told follows the catalog: shards that are here go by what others change.
+func (s *Server) told(c catalog.Changes) {
+	if s.worker == nil {
+		return
+	}
+	s.worker.Tell(c.Altered...)
+	ends := make([]ending, 0, len(c.Dropped)+len(c.RemovedPartitions))
+	for _, t := range c.Dropped {
+		ends = append(ends, ending{t.ID, 0})
+	}
+	for _, p := range c.RemovedPartitions {
+		ends = append(ends, ending{p.Table, p.ID})
+	}
+	if len(ends) == 0 {
+		return
+	}
+	go func() { // the front that drops asks each owner too; this is for who was away
+		for _, sh := range s.worker.Shards() {
+			for _, e := range ends {
+				if err := e.in(sh); err != nil && !errs.Is(err, errs.NotOwner) && !errs.Is(err, errs.Draining) {
+					s.log.Warn("dropped data is still in a shard", slog.Any("err", err))
+				}
+			}
+		}
+	}()
+}
+
+// ending is a table, or a partition of it, that was dropped.
+type ending struct {
+	table     millrace.TableID
+	partition millrace.PartitionID
+}
+
+func (e ending) in(sh *shard.Shard) error {
+	ctx, cancel := context.WithTimeout(context.Background(), leaveTime)
+	defer cancel()
+	if e.partition != 0 {
+		return sh.DropPartition(ctx, e.table, e.partition)
+	}
+	return sh.DropTable(ctx, e.table)
+}

@@ -1,0 +1,48 @@
+package server
+
+import (
+	"time"
+
+	"github.com/millrace/millrace/openapi"
+	"github.com/millrace/millrace/rest"
+)
+
+// members are the processes of the service, as this one sees them now.
+func (s *Server) members() rest.Members {
+	if s.member == nil {
+		return s.alone()
+	}
+	v := s.member.manager.View()
+	out := rest.Members{Mode: openapi.ClusterModeCluster, Workers: []openapi.Worker{}}
+	for _, w := range v.Workers {
+		started, seen := time.UnixMicro(w.StartedMicros).UTC(), w.Age.Milliseconds()
+		m := openapi.Worker{
+			ID: w.Worker, Address: w.HTTP, FlightAddress: w.Flight, Version: w.Version, State: openapi.WorkerStateReady, Shards: w.Leads,
+			FeatureLevel: w.FeatureLevel, SeenMs: seen, StartedAt: started,
+		}
+		if w.Draining {
+			m.State = openapi.WorkerStateDraining
+		}
+		for _, r := range w.Roles {
+			m.Roles = append(m.Roles, openapi.WorkerRoles(r))
+		}
+		out.Workers = append(out.Workers, m)
+	}
+	for _, sh := range v.Shards {
+		out.Shards = append(out.Shards, openapi.Shard{
+			Shard: int(sh.Shard), Owner: sh.Owner, Epoch: int64(sh.Epoch), MovingTo: sh.Moving,
+			Standby: sh.Standby, StandbyLag: int64(sh.Behind), StandbyReady: sh.Ready,
+		})
+	}
+	return out
+}
+
+// alone is a single node as its own member.
+func (s *Server) alone() rest.Members {
+	out := rest.Members{Mode: openapi.ClusterModeSingle}
+	for _, sh := range s.worker.Shards() {
+		out.Shards = append(out.Shards, openapi.Shard{Shard: int(sh.Status().ID), Owner: ownerName})
+	}
+	out.Workers = []openapi.Worker{{ID: ownerName, Version: s.version, State: openapi.WorkerStateReady, Shards: len(out.Shards)}}
+	return out
+}
