@@ -31,7 +31,7 @@ func benchRouter(b *testing.B) (*router.Router, *fakeCatalog) {
 	require.NoError(b, err)
 	require.NoError(b, w.Err())
 	b.Cleanup(func() { require.NoError(b, w.Close(context.Background())) })
-	return router.New(router.Options{Catalog: cat, Owners: router.Local(w.Shards()), Signer: plainSigner{}, Clock: realClock{}, Logger: slog.New(slog.DiscardHandler), Registerer: prometheus.NewRegistry()}), cat
+	return newRouter(router.Options{Catalog: cat, Signer: plainSigner{}, Clock: realClock{}, Logger: slog.New(slog.DiscardHandler), Registerer: prometheus.NewRegistry()}, w.Shards()), cat
 }
 
 func benchTable(cat *fakeCatalog, keyed bool, buckets int) *millrace.Table {

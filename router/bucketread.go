@@ -103,6 +103,9 @@ func (r *Router) openBucket(t *millrace.Table, part Part, snaps map[millrace.Sha
 
 // Changes are what the rows of a chunk of the log did, each; nil when all are +I.
 func (c *Chunk) Changes() ([]millrace.ChangeType, error) {
+	if c.far != nil && c.far.Changes != nil {
+		return c.far.Changes[:c.Rows], nil
+	}
 	if c.batch == nil {
 		return nil, nil
 	}
@@ -122,6 +125,9 @@ func (c *Chunk) Changes() ([]millrace.ChangeType, error) {
 
 // MicrosAt is when row i of a chunk of the log was written; 0 of keyed state.
 func (c *Chunk) MicrosAt(i int) int64 {
+	if c.far != nil && c.far.Times != nil {
+		return runAt(c.far.Times, i, 0)
+	}
 	if c.batch == nil {
 		return 0
 	}

@@ -39,6 +39,7 @@ type Chunk struct {
 	keys  *stateGroup
 	at    []int64
 	part  *partReader
+	far   *Frame // of rows that came from elsewhere; then there is no batch and no state
 }
 
 // stateKey is the primary key of a row of keyed state.
@@ -78,6 +79,9 @@ func (c *Chunk) whole() bool {
 
 // Record decodes the chunk into the plan's columns. The caller releases it.
 func (c *Chunk) Record() (arrow.RecordBatch, error) {
+	if c.far != nil {
+		return c.farRecord()
+	}
 	if c.rd.plan.View == BinlogView {
 		return c.images()
 	}
@@ -268,6 +272,9 @@ type Shipment struct {
 // Ship makes the Arrow messages of the chunk, each with a body of at most about
 // most bytes. A stored batch goes as it lies, unless that is too large.
 func (c *Chunk) Ship(codec segment.Codec, most int) ([]Shipment, error) {
+	if c.far != nil {
+		return c.farShip(codec, most)
+	}
 	if c.whole() {
 		data, system := splitColumns(c.rd.plan.Columns)
 		if c.batch.Payload.Size() <= int64(most) || len(data) < len(c.rd.plan.Table.Schema.Columns) {

@@ -212,8 +212,9 @@ func TestExpiredLog(t *testing.T) {
 	f.release()
 	_, _, err = page(token)
 	f.below(err, "0", 15, 15)
-	_, err = f.read(idle)
-	f.below(err, "0", 15, 15)
+	if _, err = f.read(idle); testShards == "" { // else its owner has sent some ahead
+		f.below(err, "0", 15, 15)
+	}
 	require.NoError(t, idle.Close())
 	_, err = readTicket(early)
 	f.refused(errs.OffsetOutOfRange, err)
@@ -246,6 +247,7 @@ func TestExpiredChangelog(t *testing.T) {
 	p.Close()
 	f.must(tbl, router.Upsert, `{"k":1,"v":"a"}`)
 	full := f.r.Open(f.plan("d.t$changelog", &router.ReadRequest{Columns: []string{"v"}, From: &router.Position{Kind: router.Full}, Until: &router.Position{Kind: router.Never}}))
+	begun()
 	p = f.plan("d.t", &router.ReadRequest{})
 	require.NoError(t, f.r.Hold(context.Background(), p, router.TicketTTL, router.TicketTTL))
 	ticket, err := f.r.Ticket(p, f.clock.Now().Add(router.TicketTTL))

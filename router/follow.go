@@ -83,6 +83,10 @@ func (rd *Reader) follow(pr *partReader) {
 	if pr.LakeOnly {
 		return
 	}
+	if pr.sub != nil {
+		pr.sub.Close() // of another owner's time
+		pr.sub = nil
+	}
 	if sh, err := rd.r.here(pr.Shard); err == nil {
 		pr.sub = sh.Subscribe(rd.wake, []millrace.BucketID{pr.Bucket})
 	}
@@ -92,7 +96,7 @@ func (rd *Reader) follow(pr *partReader) {
 // that have ended: dropped, or gone to the lake and from the workers. They join at their earliest record, so that none is missed, and
 // behind the parts that have keyed state to read, so that a cursor can say which do.
 func (rd *Reader) refresh(ctx context.Context) error {
-	if !rd.plan.Follow || !rd.plan.Table.Partitioned() {
+	if !rd.plan.Follow || rd.plan.fixed || !rd.plan.Table.Partitioned() {
 		return nil
 	}
 	ps, err := rd.r.o.Catalog.Partitions(ctx, rd.plan.Table.ID)
@@ -116,7 +120,7 @@ func (rd *Reader) refresh(ctx context.Context) error {
 		return err
 	}
 	rd.known = there
-	return rd.join(born)
+	return rd.join(ctx, born)
 }
 
 // leave drops the parts of partitions that are not there any more. What the lake has of
@@ -126,7 +130,7 @@ func (rd *Reader) leave(there map[millrace.PartitionID]struct{}) error {
 	rd.parts = slices.DeleteFunc(rd.parts, func(pr *partReader) bool {
 		_, stays := there[pr.Bucket.Partition]
 		if !stays && pr.lake {
-			pr.LakeOnly, pr.End, stays = true, pr.Start, true
+			pr.LakeOnly, pr.End, stays, pr.far = true, pr.Start, true, nil
 		}
 		if !stays && err == nil {
 			err = pr.close()
@@ -139,28 +143,35 @@ func (rd *Reader) leave(there map[millrace.PartitionID]struct{}) error {
 	return err
 }
 
-func (rd *Reader) join(born []*millrace.Partition) error {
+func (rd *Reader) join(ctx context.Context, born []*millrace.Partition) error {
 	born, err := rd.plan.holding(born, false)
-	if err != nil {
+	if err != nil || len(born) == 0 {
 		return err
 	}
+	first := len(rd.parts)
 	for _, p := range born {
 		for _, n := range rd.plan.scope.buckets {
 			pr := &partReader{Part: newPart(rd.plan.Table, p, n)}
 			pr.End = millrace.NoOffset
 			rd.follow(pr)
 			rd.parts = append(rd.parts, pr)
-			_, v, err := rd.log(pr)
-			if err != nil {
-				return err
-			}
-			pr.Start = v.Start
 		}
 	}
 	rd.stats.Buckets = max(rd.stats.Buckets, len(rd.parts))
 	if len(rd.parts) > MaxMergedBuckets {
 		return tooManyBuckets(len(rd.parts))
 	}
+	parts := make([]*Part, 0, len(rd.parts)-first)
+	for _, pr := range rd.parts[first:] {
+		parts = append(parts, &pr.Part)
+	}
+	if err := rd.r.look(ctx, &Plan{Table: rd.plan.Table}, Question{}, parts); err != nil {
+		return err
+	}
+	for _, pr := range rd.parts[first:] {
+		pr.Start, pr.born = pr.look.Start, pr.look.There
+	}
+	rd.followFar()
 	return nil
 }
 

@@ -58,12 +58,12 @@ func newReplica(t *testing.T, seed uint64, buckets int, tiered bool) *replica {
 func (p *replica) open() {
 	p.MustOpen()
 	o := router.Options{
-		Catalog: p.cat, Owners: router.Local(p.Worker.Shards()), Signer: plainSigner{}, Clock: p.Clock, Logger: slog.New(slog.DiscardHandler), Registerer: prometheus.NewRegistry(),
+		Catalog: p.cat, Signer: plainSigner{}, Clock: p.Clock, Logger: slog.New(slog.DiscardHandler), Registerer: prometheus.NewRegistry(),
 	}
 	if p.side != nil {
 		o.Lake = p.side
 	}
-	p.r = router.New(o)
+	p.r = newRouter(o, p.Worker.Shards())
 }
 
 // tier takes rows of some partitions to the lake, merges files there, or changes from

@@ -158,10 +158,10 @@ func (m *modelTest) open() {
 }
 
 func (m *modelTest) route() {
-	m.r = router.New(router.Options{
-		Catalog: m.cat, Owners: router.Local(m.Worker.Shards()), Signer: plainSigner{}, Clock: m.Clock,
+	m.r = newRouter(router.Options{
+		Catalog: m.cat, Signer: plainSigner{}, Clock: m.Clock,
 		Logger: slog.New(slog.DiscardHandler), Registerer: prometheus.NewRegistry(),
-	})
+	}, m.Worker.Shards())
 }
 
 // write writes a batch, and has the model do the same in each bucket.

@@ -55,7 +55,7 @@ func numbered(t *testing.T, buckets int) (*fixture, *numbering, *millrace.Table)
 
 // route begins with a router that has no numbers in hand.
 func (f *fixture) route(cat router.Catalog) {
-	f.r = router.New(router.Options{Catalog: cat, Owners: router.Local(f.w.Shards()), Signer: plainSigner{}, Clock: realClock{}, Logger: slog.New(slog.DiscardHandler), Registerer: prometheus.NewRegistry()})
+	f.r = newRouter(router.Options{Catalog: cat, Signer: plainSigner{}, Clock: realClock{}, Logger: slog.New(slog.DiscardHandler), Registerer: prometheus.NewRegistry()}, f.w.Shards())
 }
 
 // unnumbered are rows without a value for the last column; with ids, with these.

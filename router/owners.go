@@ -48,6 +48,8 @@ type Remote interface {
 	Prefixes(ctx context.Context, of []BucketPrefix, limit, most int64) ([][][]byte, error)
 	// Write makes ops durable and visible, each by itself. Their lines do not go with them.
 	Write(ctx context.Context, ops []*shard.Op) ([]Written, error)
+	// Read reads parts of a plan; the form is FarRead's.
+	Read(ctx context.Context, form []byte) (Frames, error)
 	// Schemas are the schemas of a table that rows of the shard are stored with.
 	Schemas(ctx context.Context, table millrace.TableID) ([]*millrace.Schema, error)
 	// End drops or seals what a table or partition has in the shard.

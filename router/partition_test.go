@@ -67,7 +67,7 @@ func (f *parted) open() {
 	f.w, err = storage.Open(ctx, storage.Options{Dir: "data", Shards: 3, FS: f.wrap(f.fs), BucketTailBytes: f.tails, Clock: f.clock, Logger: quiet, Registerer: f.reg})
 	require.NoError(f.t, err)
 	require.NoError(f.t, f.w.Err())
-	f.r = router.New(router.Options{Catalog: f.cat, Owners: router.Local(f.w.Shards()), Signer: plainSigner{}, Lake: f.lake, Clock: f.clock, Logger: quiet, Registerer: f.reg})
+	f.r = newRouter(router.Options{Catalog: f.cat, Signer: plainSigner{}, Lake: f.lake, Clock: f.clock, Logger: quiet, Registerer: f.reg}, f.w.Shards())
 }
 
 func (f *parted) close() {

@@ -100,6 +100,9 @@ func (r *Router) openParts(ctx context.Context, p *Plan, b []byte) error {
 			}
 		}
 		if of == nil && last > 0 {
+			if p.fixed {
+				return FarError(len(p.Parts), errs.New(errs.PartitionNotFound, "partition %d of table %s has ended, and its rows are gone", last, p.Table.Path))
+			}
 			continue // it has ended
 		}
 		at := newPart(p.Table, of, n)

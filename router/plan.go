@@ -55,6 +55,7 @@ type Plan struct {
 	now          time.Time // what CURRENT_TIMESTAMP is
 	filter       *filter.Filter
 	r            *Router
+	fixed        bool // of one shard that is here: it goes nowhere else, and nothing joins or leaves
 	snaps        map[millrace.ShardID]pinned
 	history      *history // what the lake has of it; nil: nothing is read there
 }

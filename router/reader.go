@@ -4,11 +4,13 @@ import (
 	"context"
 	"errors"
 	"io"
+	"slices"
 	"time"
 
 	millrace "github.com/millrace/millrace"
 	"github.com/millrace/millrace/errs"
 	"github.com/millrace/millrace/lake"
+	"github.com/millrace/millrace/row/arrowrow"
 	"github.com/millrace/millrace/storage/bucket"
 	"github.com/millrace/millrace/storage/kv"
 	"github.com/millrace/millrace/storage/shard"
@@ -49,6 +51,10 @@ type Reader struct {
 	guard  columnGuard
 	// background says that no client waits for the read.
 	background bool
+	// Of parts that are read elsewhere.
+	far     map[millrace.ShardID]*farStream
+	decoder *arrowrow.Decoder
+	moving  pauses // of a shard that is said to be here and is not
 }
 
 // partReader is where a reader stands in one part.
@@ -64,6 +70,8 @@ type partReader struct {
 	cut   bool            // rows were read ahead that the limit did not let go out
 	born  bool            // the bucket was seen to exist
 	sub   *shard.Subscription
+	far   *farStream      // that reads it elsewhere
+	due   millrace.Offset // what is before it was written when a caller asked for what there is
 }
 
 // Open begins to read a plan. The reader takes the plan over and closes it.
@@ -81,9 +89,12 @@ func (r *Router) Open(p *Plan) *Reader {
 			rd.follow(pr)
 			rd.known[pr.Bucket.Partition] = struct{}{}
 		}
-		if p.Table.Partitioned() {
+		if p.Table.Partitioned() && !p.fixed {
 			r.followers.add(rd)
 		}
+		rd.followFar()
+	} else if slices.ContainsFunc(p.Parts, func(part Part) bool { return part.Snapshot != "" }) {
+		rd.followFar() // which pins what is held, however long it is until its turn
 	}
 	r.metrics.openReaders.Inc()
 	return rd
@@ -92,6 +103,7 @@ func (r *Router) Open(p *Plan) *Reader {
 // Close ends the read.
 func (rd *Reader) Close() error {
 	var err error
+	rd.closeFar()
 	for _, pr := range rd.parts {
 		err = errors.Join(err, rd.closeFile(pr), pr.close())
 	}
@@ -113,6 +125,7 @@ func (rd *Reader) Stats() *Stats { return &rd.stats }
 // The caller releases the chunk before it calls Next again.
 func (rd *Reader) Next(ctx context.Context, wait time.Duration) (*Chunk, error) {
 	var timer <-chan time.Time
+	late := false // only owners elsewhere are waited for
 	for {
 		if err := ctx.Err(); err != nil {
 			return nil, err
@@ -136,28 +149,45 @@ func (rd *Reader) Next(ctx context.Context, wait time.Duration) (*Chunk, error) 
 		if !rd.plan.Follow {
 			return nil, io.EOF
 		}
+		if late && !more && !rd.catchingUp() {
+			return nil, rd.alive(ctx)
+		}
 		if timer == nil {
 			t := time.NewTimer(wait)
 			defer t.Stop()
 			timer = t.C
 		}
+		wake := (<-chan struct{})(rd.wake)
 		if more { // a filter takes nothing of what is read
-			select {
-			case <-timer:
-				return nil, rd.alive(ctx)
-			default:
-				continue
-			}
+			wake = always
 		}
 		select {
-		case <-rd.wake:
 		case <-timer:
-			return nil, rd.alive(ctx)
+			if wait <= 0 && !late {
+				if err := rd.behind(ctx); err != nil {
+					return nil, err
+				}
+			}
+			if late || !rd.catchingUp() {
+				return nil, rd.alive(ctx)
+			}
+			late = true
+			t := time.NewTimer(farGrace)
+			defer t.Stop()
+			timer = t.C
+		case <-wake:
 		case <-ctx.Done():
 			return nil, ctx.Err()
 		}
 	}
 }
+
+// always is ready.
+var always = func() <-chan struct{} {
+	c := make(chan struct{})
+	close(c)
+	return c
+}()
 
 // alive says whether the followed table is still there, with the columns that are
 // read: buckets that nothing is written to do not tell of a drop.
@@ -174,37 +204,20 @@ func (rd *Reader) alive(ctx context.Context) error {
 func (rd *Reader) look(ctx context.Context) (c *Chunk, more bool, err error) {
 	for range rd.parts {
 		pr := rd.parts[rd.turn]
-		if pr.lake {
-			if c, err = rd.readLake(ctx, pr); c != nil || err != nil || pr.lake {
-				return rd.give(c), true, err
-			}
-		}
-		if pr.Overlay {
-			if c, err = rd.readTail(ctx, pr); c != nil || err != nil || pr.Overlay {
-				return rd.give(c), true, err
-			}
-		}
-		if pr.state {
-			if c, err = rd.readState(ctx, pr); c != nil || err != nil {
-				return rd.give(c), true, err
-			}
-			if pr.state {
-				return nil, true, nil
-			}
-		}
-		var moved bool
-		if c, moved, err = rd.readLog(pr); err != nil {
-			return nil, false, err
+		c, more, err = rd.lookAt(ctx, pr)
+		if errs.Is(err, errs.NotOwner) && !rd.plan.fixed {
+			return nil, true, rd.moving.wait(ctx, pr.Shard)
 		}
 		if c != nil {
+			rd.moving = pauses{}
 			// A follower gives every bucket its turn; a bounded read finishes one first.
-			if rd.plan.Follow {
+			if rd.plan.Follow && !pr.history() {
 				rd.turn = (rd.turn + 1) % len(rd.parts)
 			}
 			return rd.give(c), true, nil
 		}
-		if moved {
-			return nil, true, nil
+		if more || err != nil {
+			return nil, more, err
 		}
 		rd.turn = (rd.turn + 1) % len(rd.parts)
 		if !rd.plan.Follow && rd.turn == 0 {
@@ -212,6 +225,32 @@ func (rd *Reader) look(ctx context.Context) (c *Chunk, more bool, err error) {
 		}
 	}
 	return nil, false, nil
+}
+
+// lookAt gives the next chunk of a part; neither that nor more, when there is none now.
+func (rd *Reader) lookAt(ctx context.Context, pr *partReader) (c *Chunk, more bool, err error) {
+	if rd.away(pr) {
+		return rd.readFar(ctx, pr)
+	}
+	if len(rd.far) > 0 && rd.plan.Follow && pr.history() && rd.before(pr) {
+		return nil, false, nil // rows before the log come in the order of the parts
+	}
+	if pr.lake {
+		if c, err = rd.readLake(ctx, pr); c != nil || err != nil || pr.lake {
+			return c, true, err
+		}
+	}
+	if pr.Overlay {
+		if c, err = rd.readTail(ctx, pr); c != nil || err != nil || pr.Overlay {
+			return c, true, err
+		}
+	}
+	if pr.state {
+		if c, err = rd.readState(ctx, pr); c != nil || err != nil || pr.state {
+			return c, true, err
+		}
+	}
+	return rd.readLog(pr)
 }
 
 // give counts a chunk against the limit.
@@ -284,10 +323,14 @@ func (rd *Reader) ends(ctx context.Context) (map[*partReader]millrace.Offset, er
 		if pr.Bucket.Bucket == NoBucket {
 			continue // which has no log
 		}
+		if rd.away(pr) {
+			away = append(away, pr)
+			continue
+		}
 		_, v, err := rd.log(pr)
 		switch {
 		case errs.Is(err, errs.PartitionNotFound) && rd.plan.Follow:
-		case errs.Is(err, errs.NotOwner):
+		case errs.Is(err, errs.NotOwner): // it has moved this moment
 			away = append(away, pr)
 		case err != nil:
 			return nil, err

@@ -10,6 +10,7 @@ import (
 	"github.com/apache/arrow-go/v18/arrow/memory"
 
 	millrace "github.com/millrace/millrace"
+	"github.com/millrace/millrace/errs"
 	"github.com/millrace/millrace/row"
 	"github.com/millrace/millrace/storage/shard"
 )
@@ -176,7 +177,10 @@ func (p *Plan) stateColumns() []millrace.Column {
 // stateSnapshot is the snapshot that a part reads: the plan's, or a held one.
 func (rd *Reader) stateSnapshot(pr *partReader) (*shard.Snapshot, error) {
 	if pr.Snapshot == "" {
-		return rd.plan.snaps[pr.Shard].sn, nil
+		if pin := rd.plan.snaps[pr.Shard]; pin.sn != nil {
+			return pin.sn, nil
+		}
+		return nil, errs.New(errs.SnapshotGone, "the snapshot that bucket %s was read from is no longer held: start the read again", pr.Key)
 	}
 	sh, err := rd.r.here(pr.Shard)
 	if err != nil {

@@ -55,6 +55,10 @@ func (rd *Reader) CursorAfter(c *Chunk, i int) string {
 		cur.places[at].offset = c.batch.Header.Base + millrace.Offset(c.row(i)) + 1
 		return cur.String()
 	}
+	if c.far != nil && c.far.Kind == LogRows {
+		cur.places[at].offset = millrace.Offset(runAt(c.far.At, i, 1)) + 1
+		return cur.String()
+	}
 	if c.at != nil {
 		cur.state.row = c.at[i] + 1
 		return cur.String()

@@ -113,7 +113,7 @@ func (f *fixture) open() {
 	})
 	require.NoError(f.t, err)
 	require.NoError(f.t, f.w.Err())
-	f.r = router.New(router.Options{Catalog: f.cat, Owners: router.Local(f.w.Shards()), Signer: plainSigner{}, Lake: f.lake, Clock: realClock{}, Logger: slog.New(slog.DiscardHandler), Registerer: prometheus.NewRegistry()})
+	f.r = newRouter(router.Options{Catalog: f.cat, Signer: plainSigner{}, Lake: f.lake, Clock: realClock{}, Logger: slog.New(slog.DiscardHandler), Registerer: prometheus.NewRegistry()}, f.w.Shards())
 }
 
 // crash drops everything that is not synced and opens again.

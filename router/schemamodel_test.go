@@ -154,10 +154,10 @@ func (m *schemaModel) crash() {
 }
 
 func (m *schemaModel) route() {
-	m.r = router.New(router.Options{
-		Catalog: m.cat, Owners: router.Local(m.Worker.Shards()), Signer: plainSigner{}, Clock: m.Clock,
+	m.r = newRouter(router.Options{
+		Catalog: m.cat, Signer: plainSigner{}, Clock: m.Clock,
 		Logger: slog.New(slog.DiscardHandler), Registerer: prometheus.NewRegistry(),
-	})
+	}, m.Worker.Shards())
 }
 
 func (m *schemaModel) create(id millrace.TableID, keyed bool) {

@@ -32,9 +32,9 @@ func (r *Router) schemasOf(t *millrace.Table) segment.Schemas {
 		}
 		away := false
 		for n := range r.o.Owners.Shards() {
-			sh, rem := r.o.Owners.Owner(millrace.ShardID(n))
+			sh, _ := r.o.Owners.Owner(millrace.ShardID(n))
 			if sh == nil {
-				away = away || rem != nil
+				away = true
 			} else if s := sh.Schemas(t.ID)(id); s != nil {
 				return s
 			}

@@ -134,7 +134,16 @@ func (r *Router) Ticket(p *Plan, expires time.Time) (string, error) {
 }
 
 func (r *Router) seal(p *Plan, page bool, expires time.Time) (string, error) {
-	f := planForm{
+	b, err := json.Marshal(p.form(page, expires))
+	if err != nil {
+		return "", fmt.Errorf("router: %w", err)
+	}
+	return r.o.Signer.Sign(pack(b))
+}
+
+// form is the plan as it is carried.
+func (p *Plan) form(page bool, expires time.Time) *planForm {
+	f := &planForm{
 		Version: planFormVersion, Page: page, Table: p.Table.ID, Schema: p.Table.Schema.ID, View: p.View, Columns: columnIDs(p.carried()),
 		Filter: p.filterText, Params: p.filterParams, NowMicros: p.now.UnixMicro(), Limit: p.Limit, Follow: p.Follow,
 		Heartbeat: p.Heartbeat, PageSize: p.PageSize, Expires: expires.Unix(),
@@ -161,11 +170,7 @@ func (r *Router) seal(p *Plan, page bool, expires time.Time) (string, error) {
 		}
 	}
 	f.Parts = appendParts(nil, p.Parts)
-	b, err := json.Marshal(f)
-	if err != nil {
-		return "", fmt.Errorf("router: %w", err)
-	}
-	return r.o.Signer.Sign(pack(b))
+	return f
 }
 
 // carried are the columns that say what the answer's are: views of the log have more,
@@ -197,6 +202,11 @@ func (r *Router) unseal(ctx context.Context, text string, page bool) (*Plan, err
 	if now := r.o.Clock.Now(); now.Unix() > f.Expires {
 		return nil, errs.New(errs.TicketExpired, "the ticket or page token expired at %s; ask for a new one", time.Unix(f.Expires, 0).UTC().Format(time.RFC3339))
 	}
+	return r.planOf(ctx, &f, false)
+}
+
+// planOf is the plan that a form stands for; see Plan.fixed.
+func (r *Router) planOf(ctx context.Context, f *planForm, fixed bool) (*Plan, error) {
 	t, err := r.o.Catalog.TableByID(ctx, f.Table)
 	if err != nil {
 		return nil, err
@@ -207,7 +217,7 @@ func (r *Router) unseal(ctx context.Context, text string, page bool) (*Plan, err
 	}
 	p := &Plan{
 		Table: t, View: f.View, Tier: f.Tier, Limit: f.Limit, Follow: f.Follow, Heartbeat: f.Heartbeat, PageSize: f.PageSize,
-		now: time.UnixMicro(f.NowMicros).UTC(), snaps: map[millrace.ShardID]pinned{}, r: r,
+		now: time.UnixMicro(f.NowMicros).UTC(), snaps: map[millrace.ShardID]pinned{}, r: r, fixed: fixed,
 	}
 	if f.Codec != nil {
 		p.Codec, p.CodecSet = *f.Codec, true
@@ -349,7 +359,7 @@ func (rd *Reader) NextPage(ctx context.Context) (string, error) {
 	if left >= 0 {
 		left -= given
 	}
-	if left == 0 || !rd.more() {
+	if left == 0 || !rd.more(ctx) {
 		for sh, id := range rd.plan.heldIDs() {
 			rd.r.unhold(sh, id) // the last page was given
 		}
@@ -386,8 +396,14 @@ func (rd *Reader) resumeParts() []Part {
 
 // more says whether there may be something that was not given. It looks at the
 // state being read, so nothing may be read after it.
-func (rd *Reader) more() bool {
+func (rd *Reader) more(ctx context.Context) bool {
 	for _, pr := range rd.parts {
+		if rd.away(pr) {
+			if rd.moreFar(ctx, pr) {
+				return true
+			}
+			continue
+		}
 		if pr.lake && rd.moreInLake(pr) || pr.Overlay && pr.moreInTail() {
 			return true
 		}

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 
+	millrace "github.com/millrace/millrace"
 	"github.com/millrace/millrace/errs"
 )
 
@@ -76,6 +77,7 @@ func (d *decoder) failure() error {
 		d.fail()
 		return errBroken
 	}
+	e.Extra = offsetsAsMade(e.Extra)
 	if whole != "" {
 		return &told{text: whole, err: e}
 	}
@@ -87,6 +89,28 @@ func unmarshalNumbers(b []byte, v any) error {
 	dec := json.NewDecoder(bytes.NewReader(b))
 	dec.UseNumber()
 	return dec.Decode(v)
+}
+
+// offsetsAsMade gives the member that says what logs hold the types that it was made of.
+func offsetsAsMade(extra map[string]any) map[string]any {
+	all, ok := extra["offsets"].(map[string]any)
+	if !ok {
+		return extra
+	}
+	made := make(map[string]any, len(all))
+	for key, v := range all {
+		text, err := json.Marshal(v)
+		if err != nil {
+			return extra
+		}
+		var of map[string]millrace.Offset
+		if json.Unmarshal(text, &of) != nil {
+			return extra
+		}
+		made[key] = of
+	}
+	extra["offsets"] = made
+	return extra
 }
 
 // told is an error that said more around the one with a code.

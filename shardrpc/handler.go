@@ -12,6 +12,9 @@ import (
 // maxRequest bounds a call by HTTP: an op may have as much as a shard takes at a time.
 const maxRequest = 512 << 20
 
+// maxForm bounds what a read of rows asks for.
+const maxForm = 16 << 20
+
 // Serves says whether a path is one of Server's.
 func Serves(path string) bool { return strings.HasPrefix(path, Root) }
 
@@ -36,18 +39,24 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		http.Error(w, err.Error(), http.StatusMisdirectedRequest)
 		return
 	}
-	if r.ContentLength < 0 || r.ContentLength > maxRequest {
+	if r.ContentLength < 0 || r.ContentLength > maxRequest || path == pathRead && r.ContentLength > maxForm {
 		http.Error(w, "a call says how long it is", http.StatusRequestEntityTooLarge)
 		return
 	}
-	room := min(r.ContentLength, s.o.Bytes)
-	if err := s.room.Acquire(r.Context(), room); err != nil {
-		return // the other one went away
+	if path == pathCall {
+		room := min(r.ContentLength, s.o.Bytes)
+		if err := s.room.Acquire(r.Context(), room); err != nil {
+			return // the other one went away
+		}
+		defer s.room.Release(room)
 	}
-	defer s.room.Release(room)
 	body := make([]byte, r.ContentLength)
 	if _, err := io.ReadFull(r.Body, body); err != nil {
 		http.Error(w, "the call is cut off", http.StatusBadRequest)
+		return
+	}
+	if path == pathRead {
+		s.read(w, r, millrace.ShardID(id), body)
 		return
 	}
 	answer := s.serve(r.Context(), millrace.ShardID(id), body, true)

@@ -94,6 +94,8 @@ func (s *Server) serve(ctx context.Context, id millrace.ShardID, request []byte,
 	return answer
 }
 
+func errAttr(err error) slog.Attr { return slog.Any("err", err) }
+
 // shard is a shard that is here.
 func (s *Server) shard(id millrace.ShardID) (*shard.Shard, error) {
 	if int(id) < s.o.Owners.Shards() {

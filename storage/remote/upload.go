@@ -53,8 +53,7 @@ func (r *Shard) Publish(ctx context.Context, c *shard.RemoteCheckpoint) error {
 	}
 	attempt := strings.ReplaceAll(uuid.NewString(), "-", "")
 	for range publishTries {
-		began := r.s.o.Clock.Now()
-		if r.last == nil || r.s.o.Clock.Now().Sub(r.last.at) > believeFor {
+		if r.last == nil {
 			l, err := r.newest(ctx)
 			if err != nil {
 				return err
@@ -75,7 +74,7 @@ func (r *Shard) Publish(ctx context.Context, c *shard.RemoteCheckpoint) error {
 		err := u.publish(ctx, r.last.number+1)
 		if err == nil {
 			clear(r.sent)
-			r.last = &link{number: u.m.Number, manifest: u.m, at: began}
+			r.last = &link{number: u.m.Number, manifest: u.m}
 			return nil
 		}
 		r.last = nil // to be read anew: it may be there, whatever the error
