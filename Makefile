@@ -10,6 +10,7 @@ GOLANGCI_LINT_VERSION := v2.15.0
 BENCHSTAT_VERSION     := v0.0.0-20260908200009-22c9c6c9d4da
 VERSITYGW_VERSION     := v1.8.0
 NATS_SERVER_VERSION   := v2.15.3
+KUSTOMIZE_VERSION     := v5.7.1
 
 TOOLS  := $(CURDIR)/.tools/bin
 LINT   := $(TOOLS)/golangci-lint-$(GOLANGCI_LINT_VERSION)
@@ -19,6 +20,9 @@ BIN    := bin/millrace
 VENV   := .venv
 # What checks deploy/ has a place of its own, so that neither's packages bind the other's.
 DEPLOY_VENV := $(CURDIR)/.tools/deploy
+# kubectl has a kustomize in it.
+KUBECTL   := $(shell command -v kubectl)
+KUSTOMIZE := $(if $(KUBECTL),kubectl kustomize,$(TOOLS)/kustomize-$(KUSTOMIZE_VERSION) build)
 
 # Iceberg's runtime for Spark, of the release of e2e/python/requirements.txt, and what it needs
 # to reach S3; Maven brings them.
@@ -67,8 +71,8 @@ interop: build deploy-check $(VENV)/.installed $(SPARK_JARS) $(VERSITYGW) $(HIVE
 
 # Part of interop, since what it checks with comes from PyPI.
 .PHONY: deploy-check
-deploy-check: $(NATS_SERVER) $(DEPLOY_VENV)/.installed ## deploy/ by nats-server, systemd, the schemas of Compose and Kubernetes
-	NATS_SERVER=$(NATS_SERVER) VENV=$(DEPLOY_VENV) deploy/check
+deploy-check: $(NATS_SERVER) $(DEPLOY_VENV)/.installed $(if $(KUBECTL),,$(TOOLS)/kustomize-$(KUSTOMIZE_VERSION)) ## deploy/ by nats-server, systemd, the schemas of Compose and Kubernetes
+	NATS_SERVER=$(NATS_SERVER) VENV=$(DEPLOY_VENV) KUSTOMIZE="$(KUSTOMIZE)" deploy/check
 
 $(DEPLOY_VENV)/.installed: deploy/requirements.txt
 	$(PYTHON) -m venv $(@D)
@@ -167,6 +171,10 @@ $(LINT):
 $(TOOLS)/benchstat-$(BENCHSTAT_VERSION):
 	GOBIN=$(TOOLS) go install golang.org/x/perf/cmd/benchstat@$(BENCHSTAT_VERSION)
 	mv $(TOOLS)/benchstat $@
+
+$(TOOLS)/kustomize-$(KUSTOMIZE_VERSION):
+	GOBIN=$(TOOLS) go install sigs.k8s.io/kustomize/kustomize/v5@$(KUSTOMIZE_VERSION)
+	mv $(TOOLS)/kustomize $@
 
 # The S3 server that tests start; they ask for its path by this. Two that build it at
 # once each put a whole file in its place.

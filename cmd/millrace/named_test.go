@@ -11,6 +11,7 @@ import (
 
 	"github.com/alecthomas/kong"
 	"github.com/stretchr/testify/require"
+	"go.yaml.in/yaml/v3"
 
 	"github.com/millrace/millrace/server"
 )
@@ -132,8 +133,8 @@ func TestNamedSettings(t *testing.T) {
 // ofOthers are flags in the guides' prose that are not Millrace's.
 var ofOthers = []string{"packages", "json"}
 
-// environment reads a file of variables, as systemd does.
-func environment(t *testing.T, paths ...string) []string {
+// variablesOf reads files of variables, as systemd does.
+func variablesOf(t *testing.T, paths ...string) []string {
 	t.Helper()
 	var out []string
 	for _, p := range paths {
@@ -149,10 +150,100 @@ func environment(t *testing.T, paths ...string) []string {
 	return out
 }
 
-// What the environment files say are settings that a server takes.
+// takes says that a server takes the settings of an environment, and which roles it has then.
+func takes(t *testing.T, what string, env []string) []string {
+	t.Helper()
+	s, _, err := server.Load(server.Sources{Env: env})
+	require.NoError(t, err, what)
+	return s.Roles
+}
+
+// What the environment files of systemd say are settings that a server takes.
 func TestEnvironmentFiles(t *testing.T) {
-	for _, paths := range [][]string{{"deploy/systemd/single.env"}} {
-		_, _, err := server.Load(server.Sources{Env: environment(t, paths...)})
-		require.NoError(t, err, paths)
+	takes(t, "single", variablesOf(t, "deploy/systemd/single.env"))
+	for _, role := range []string{"worker", "front", "tier"} {
+		require.Equal(t, []string{role}, takes(t, role, variablesOf(t, "deploy/systemd/cluster.env", "deploy/systemd/"+role+".env")))
+	}
+}
+
+// What the Compose file tells each container are settings that a server takes, and all
+// roles are there.
+func TestComposeFile(t *testing.T) {
+	b, err := os.ReadFile(root + "/deploy/compose/compose.yaml")
+	require.NoError(t, err)
+	var file struct {
+		Services map[string]struct {
+			Image       string            `yaml:"image"`
+			Environment map[string]string `yaml:"environment"`
+		} `yaml:"services"`
+	}
+	require.NoError(t, yaml.Unmarshal(b, &file))
+	count := map[string]int{}
+	for name, s := range file.Services {
+		if s.Image != "millrace" {
+			count[s.Image]++
+			continue
+		}
+		var env []string
+		for k, v := range s.Environment {
+			env = append(env, k+"="+v)
+		}
+		count[strings.Join(takes(t, name, env), ",")]++
+	}
+	require.Equal(t, map[string]int{"millrace-nats": 3, "millrace-versitygw": 1, "worker": 3, "front": 2, "tier": 1}, count)
+}
+
+// What the example for Kubernetes tells each container are settings that a server takes.
+func TestKubernetesExample(t *testing.T) {
+	const dir = "deploy/kubernetes/"
+	var overlay struct {
+		ConfigMapGenerator []struct {
+			Literals []string `yaml:"literals"`
+		} `yaml:"configMapGenerator"`
+	}
+	b, err := os.ReadFile(filepath.Join(root, dir, "overlays/example/kustomization.yaml"))
+	require.NoError(t, err)
+	require.NoError(t, yaml.Unmarshal(b, &overlay))
+	common := slices.Concat(variablesOf(t, dir+"base/millrace.env"), overlay.ConfigMapGenerator[0].Literals, variablesOf(t, dir+"overlays/example/secrets.env"))
+	for _, role := range []string{"worker", "front", "tier"} {
+		b, err := os.ReadFile(filepath.Join(root, dir, "base", role+".yaml"))
+		require.NoError(t, err)
+		var object struct {
+			Spec struct {
+				Template struct {
+					Spec struct {
+						Containers []struct {
+							Env []struct {
+								Name  string `yaml:"name"`
+								Value string `yaml:"value"`
+							} `yaml:"env"`
+						} `yaml:"containers"`
+					} `yaml:"spec"`
+				} `yaml:"template"`
+			} `yaml:"spec"`
+		}
+		objects := strings.Split(string(b), "\n---\n") // the last one has the containers
+		require.NoError(t, yaml.Unmarshal([]byte(objects[len(objects)-1]), &object))
+		env := slices.Clone(common)
+		for _, e := range object.Spec.Template.Spec.Containers[0].Env {
+			if e.Value == "" {
+				e.Value = "pod" // of a field of the pod
+			}
+			env = append(env, e.Name+"="+e.Value)
+		}
+		require.Equal(t, []string{role}, takes(t, role, env))
+	}
+}
+
+// The images have the servers that the tests run with.
+func TestImageVersions(t *testing.T) {
+	makefile, err := os.ReadFile(root + "/Makefile")
+	require.NoError(t, err)
+	dockerfile, err := os.ReadFile(root + "/deploy/Dockerfile")
+	require.NoError(t, err)
+	for what, module := range map[string]string{"NATS_SERVER": "github.com/nats-io/nats-server/v2@", "VERSITYGW": "github.com/versity/versitygw/cmd/versitygw@"} {
+		m := regexp.MustCompile(`(?m)^` + what + `_VERSION\s*:= (\S+)$`).FindSubmatch(makefile)
+		require.NotNil(t, m, what)
+		require.Contains(t, string(dockerfile), module+string(m[1])+"\n")
 	}
 }
