@@ -2,6 +2,7 @@ package router
 
 import (
 	"context"
+	"sync"
 	"time"
 
 	millrace "github.com/millrace/millrace"
@@ -16,15 +17,28 @@ func (r *Router) LetGoOf(ctx context.Context, p *millrace.Partition) error {
 	return err
 }
 
+// Behind says that another router owns the shards of this one: how keyed tables are read
+// is set for both.
+func (r *Router) Behind(owner *Router) { behind.Store(r, owner) }
+
+var behind sync.Map // *Router → *Router
+
+func (r *Router) set(keyed keyedReads, most int64) {
+	r.keyed, r.overlayBytes = keyed, most
+	if o, ok := behind.Load(r); ok {
+		o.(*Router).set(keyed, most)
+	}
+}
+
 // StateOnly makes a router read keyed tables from their state, where that has them.
-func (r *Router) StateOnly() { r.keyed = stateOnly }
+func (r *Router) StateOnly() { r.set(stateOnly, r.overlayBytes) }
 
 // OverlayOnly makes it put the log on top of the lake wherever that is possible, with
 // room for the keys of so many bytes.
-func (r *Router) OverlayOnly(most int64) { r.keyed, r.overlayBytes = overlayOnly, most }
+func (r *Router) OverlayOnly(most int64) { r.set(overlayOnly, most) }
 
 // Choose makes it read what is less.
-func (r *Router) Choose() { r.keyed, r.overlayBytes = choose, overlayBytes }
+func (r *Router) Choose() { r.set(choose, overlayBytes) }
 
 // Overlaid is how many parts of a plan are read from the lake with the log on top.
 func (p *Plan) Overlaid() int {

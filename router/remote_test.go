@@ -84,9 +84,10 @@ func newRouter(o router.Options, shards []*shard.Shard) *router.Router {
 	quiet := slog.New(slog.DiscardHandler)
 	back := o
 	back.Registerer, back.Logger = prometheus.NewRegistry(), quiet
+	owner := router.New(back)
 	number := fmt.Sprint(processes.next.Add(1))
 	s := shardrpc.NewServer(shardrpc.ServerOptions{
-		Address: serve() + "/" + number, Owners: owners, Router: router.New(back), Logger: quiet,
+		Address: serve() + "/" + number, Owners: owners, Router: owner, Logger: quiet,
 		Table: func(ctx context.Context, id millrace.TableID) (*millrace.Table, error) {
 			return o.Catalog.TableByID(ctx, id)
 		},
@@ -97,7 +98,9 @@ func newRouter(o router.Options, shards []*shard.Shard) *router.Router {
 		Transport: shardrpc.Processes{Owner: func(millrace.ShardID) *shardrpc.Server { return s }},
 		HTTP:      shardrpc.HTTP{Client: http.DefaultClient, Token: func() (string, error) { return "t", nil }},
 	})}
-	return router.New(o)
+	front := router.New(o)
+	front.Behind(owner)
+	return front
 }
 
 // begun waits until reads of shards elsewhere have begun, where a test moves its clock by
