@@ -3,11 +3,13 @@ package server
 import (
 	"context"
 	"strings"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 
 	millrace "github.com/millrace/millrace"
 	"github.com/millrace/millrace/cluster/owner"
+	"github.com/millrace/millrace/errs"
 	"github.com/millrace/millrace/objstore"
 	"github.com/millrace/millrace/storage"
 	"github.com/millrace/millrace/storage/remote"
@@ -46,6 +48,9 @@ func (s *Server) openObjects(ctx context.Context, what, uri string) (objstore.St
 	})
 }
 
+// claimTime is how long a start waits for an object store that does not answer.
+const claimTime = 5 * time.Second
+
 // openRemote is where the checkpoints of shards go besides the data directory: nowhere
 // on a single node, unless it was told where.
 func (s *Server) openRemote(ctx context.Context, id [16]byte) (func(millrace.ShardID) shard.Remote, error) {
@@ -67,5 +72,11 @@ func (s *Server) openRemote(ctx context.Context, id [16]byte) (func(millrace.Sha
 		return nil, err
 	}
 	s.onStop("remote tier", func(context.Context) error { r.Close(); return nil })
+	// Another cluster's place ends the start; a store that is away does not.
+	claim, cancel := context.WithTimeout(ctx, claimTime)
+	defer cancel()
+	if err := r.Claim(claim); errs.Is(err, errs.InvalidValue) {
+		return nil, wrong("remote-uri", "%v", err)
+	}
 	return func(id millrace.ShardID) shard.Remote { return r.Shard(id) }, nil
 }

@@ -103,7 +103,7 @@ func Run(ctx context.Context, o Options) error {
 
 // start runs the steps of the package comment, each with its undoing.
 func (s *Server) start(ctx context.Context) error {
-	for _, step := range []func(context.Context) error{s.openDataDir, s.listen, s.openNATS, s.openCatalog, s.openLake, s.openWorker, s.openTier, s.openRouter, s.openDoors, s.openUpkeep, s.join} {
+	for _, step := range []func(context.Context) error{s.openDataDir, s.listen, s.openNATS, s.openCatalog, s.openBackup, s.openLake, s.openWorker, s.openTier, s.openRouter, s.openDoors, s.openUpkeep, s.join} {
 		if err := step(ctx); err != nil {
 			return err
 		}

@@ -46,6 +46,7 @@ type Writer struct {
 	opts    Options
 	wake    chan struct{}
 	wanted  atomic.Int64 // the number of changes that an export is to have
+	has     atomic.Int64 // the number of changes that one has
 	written prometheus.Counter
 	failed  prometheus.Counter
 	behind  prometheus.Gauge
@@ -83,7 +84,7 @@ func (w *Writer) want(revision int64) {
 // Run writes exports until ctx ends. It begins with one if the newest in the store is
 // older than the catalog, since a process may have ended before it wrote its own.
 func (w *Writer) Run(ctx context.Context) error {
-	written, retry, first := int64(0), firstRetry, true
+	retry, first := firstRetry, true
 	for {
 		if !first {
 			select {
@@ -91,7 +92,7 @@ func (w *Writer) Run(ctx context.Context) error {
 			case <-ctx.Done():
 				return ctx.Err()
 			}
-			if w.wanted.Load() <= written {
+			if w.wanted.Load() <= w.has.Load() {
 				continue
 			}
 			if !pause(ctx, delay) {
@@ -100,7 +101,8 @@ func (w *Writer) Run(ctx context.Context) error {
 		}
 		revision, err := w.write(ctx, first)
 		if err == nil {
-			written, retry, first = max(written, revision), firstRetry, false
+			w.has.Store(max(w.has.Load(), revision))
+			retry, first = firstRetry, false
 			w.behind.Set(0)
 			continue
 		}
@@ -116,6 +118,16 @@ func (w *Writer) Run(ctx context.Context) error {
 		retry = min(2*retry, lastRetry)
 		w.want(w.wanted.Load()) // wakes
 	}
+}
+
+// Finish writes the export that is wanted still, when Run has ended in order. It tries
+// once.
+func (w *Writer) Finish(ctx context.Context) error {
+	if w.wanted.Load() <= w.has.Load() {
+		return nil
+	}
+	_, err := w.write(ctx, false)
+	return err
 }
 
 func pause(ctx context.Context, d time.Duration) bool {

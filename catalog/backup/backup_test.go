@@ -177,3 +177,26 @@ func TestNothingToRestore(t *testing.T) {
 	require.True(t, errs.Is(err, errs.InvalidRequest), "%v", errors.Unwrap(err))
 	require.NoError(t, kv.Close())
 }
+
+// A writer that ends in order leaves nothing unwritten, and writes nothing twice.
+func TestFinish(t *testing.T) {
+	c, objects := openCatalog(t, vfs.NewMem()), openObjects(t)
+	prefix := backup.Prefix(c.ClusterID())
+	w := backup.NewWriter(backup.Options{Catalog: c, Store: objects, Prefix: prefix, Logger: quiet})
+	_, err := c.CreateDatabase(t.Context(), "a", "")
+	require.NoError(t, err)
+	require.NoError(t, w.Finish(t.Context()))
+	require.Len(t, keys(t, objects, prefix), 1)
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan error, 1)
+	go func() { done <- w.Run(ctx) }()
+	_, err = c.CreateDatabase(t.Context(), "b", "")
+	require.NoError(t, err)
+	cancel()
+	require.ErrorIs(t, <-done, context.Canceled)
+	require.NoError(t, w.Finish(t.Context()))
+	require.Equal(t, fmt.Sprintf("%s%020d", prefix, 2), keys(t, objects, prefix)[len(keys(t, objects, prefix))-1])
+	n := len(keys(t, objects, prefix))
+	require.NoError(t, w.Finish(t.Context()))
+	require.Len(t, keys(t, objects, prefix), n)
+}

@@ -2,8 +2,8 @@
 // the newest of them, so that a cluster can be restored from its object store alone.
 //
 // Objects <prefix><number of changes, 20 digits>, each a catalog.Export. The process that
-// made a change writes one, within a second of it; the newest Kept stay. What fails is
-// tried again and counted, and never fails the change.
+// made a change writes one, within a second of it, or when it ends in order before; the
+// newest Kept stay. What fails is tried again and counted, and never fails the change.
 //
 // It leaves to others what is exported (package catalog) and where the prefix is.
 //

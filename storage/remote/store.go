@@ -95,6 +95,10 @@ type clusterRecord struct {
 
 const clusterFormat = 1
 
+// Claim makes sure that the root is our cluster's; errs.InvalidValue when it is another's.
+// Everything else does so first, too.
+func (s *Store) Claim(ctx context.Context) error { return s.guard(ctx) }
+
 // guard makes sure, once, that the root is that of our cluster, and marks it as that
 // when it is nobody's.
 func (s *Store) guard(ctx context.Context) error {
