@@ -45,7 +45,9 @@ type KV interface {
 // Committed is a commit as followers see it.
 type Committed struct {
 	Revision uint64
-	Writes   []Write // not to be changed
+	// Writes are not to be changed. There are none of a commit that is the store's own
+	// business.
+	Writes []Write
 	// Own says that this KV made the commit.
 	Own bool
 	// Whole says that commits are missing: Entries are all there is at Revision, and

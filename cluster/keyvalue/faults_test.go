@@ -25,6 +25,7 @@ import (
 // While the leader of the stream is killed or paused and started again, what clients are
 // told could have happened one after the other, and commits go on.
 func TestLeaderFaults(t *testing.T) {
+	t.Parallel()
 	servers := natstest.StartT(t, 3)
 	var stores []*keyvalue.Store
 	for range 3 {
@@ -37,7 +38,7 @@ func TestLeaderFaults(t *testing.T) {
 		wg.Go(func() { h.Run(ctx, t, i, s) })
 	}
 	for _, fault := range []string{"kill", "pause"} {
-		time.Sleep(500 * time.Millisecond)
+		time.Sleep(200 * time.Millisecond)
 		leader, err := servers.StreamLeader(ctx, "mr_"+name(t)+"_catalog")
 		require.NoError(t, err)
 		if leader == nil {
@@ -45,11 +46,11 @@ func TestLeaderFaults(t *testing.T) {
 		}
 		if fault == "kill" {
 			leader.Kill()
-			time.Sleep(time.Second)
+			time.Sleep(500 * time.Millisecond)
 			require.NoError(t, leader.Start())
 		} else {
 			require.NoError(t, leader.Pause())
-			time.Sleep(3 * time.Second)
+			time.Sleep(2 * time.Second)
 			require.NoError(t, leader.Resume())
 		}
 		require.NoError(t, servers.Ready(ctx))
@@ -352,11 +353,12 @@ func TestLostAnswers(t *testing.T) {
 	h.Check(t, made(), 20)
 
 	// When ctx ends first, the caller is told that nobody knows.
-	keyvalue.LoseAnswers(a, func() bool { return true })
-	keyvalue.Deafen(a)
+	c := openStore(t, servers, keyvalue.Options{})
+	keyvalue.LoseAnswers(c, func() bool { return true })
+	keyvalue.Deafen(c)
 	short, stop := context.WithTimeout(t.Context(), 200*time.Millisecond)
 	defer stop()
-	_, err := a.Commit(short, 0, catalog.Write{Key: "unknown", Value: []byte("x")})
+	_, err := c.Commit(short, 0, catalog.Write{Key: "unknown", Value: []byte("x")})
 	require.True(t, errs.Is(err, errs.UnknownOutcome), "%v", err)
 }
 

@@ -39,6 +39,7 @@ func (s *Store) next(ctx context.Context, sequence uint64) (*jetstream.RawStream
 
 // end is the sequence of the last commit, as the stream's leader has it; 0: there is none.
 func (s *Store) end(ctx context.Context) (uint64, error) {
+	s.ends.Add(1)
 	ctx, cancel := s.conn.Request(ctx, apiTimeout)
 	defer cancel()
 	m, err := s.stream.GetLastMsgForSubject(ctx, s.names.commit)

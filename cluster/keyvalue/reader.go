@@ -45,12 +45,12 @@ type reader struct {
 
 	mu struct {
 		sync.Mutex
-		begun   bool
-		ended   chan struct{}     // closed when hold has ended
-		changed chan struct{}     // closed when the deadline moves
-		pending map[string]uint64 // who waits, by inbox, for which revision to be seen
-		settles *settling         // the next run
-		running bool
+		followers int
+		holding   bool              // hold runs
+		changed   chan struct{}     // closed when the deadline moves, and when hold ends
+		pending   map[string]uint64 // who waits, by inbox, for which revision to be seen
+		settles   *settling         // the next run
+		running   bool
 	}
 	renew chan struct{}   // asks for a renewal
 	ctx   context.Context // of hold; leave ends it
@@ -71,30 +71,59 @@ func (r *reader) init(s *Store) {
 	s.feed.OnSeen(func() { r.answer(s) })
 }
 
-// begin makes this process a reader.
+// begin makes this process a reader, as long as it has followers: end ends that.
 func (r *reader) begin(s *Store) {
 	r.mu.Lock()
-	begun, ended := r.mu.begun, make(chan struct{})
-	if !begun {
-		r.mu.begun, r.mu.ended = true, ended
+	defer r.mu.Unlock()
+	r.mu.followers++
+	if r.mu.holding || r.ctx.Err() != nil {
+		return
 	}
+	r.mu.holding = true
+	s.tasks.Go(func() { r.hold(s) })
+}
+
+func (r *reader) end() {
+	r.mu.Lock()
+	r.mu.followers--
 	r.mu.Unlock()
-	if !begun {
-		s.tasks.Go(func() {
-			defer close(ended)
-			r.hold(s)
-		})
+	r.renewNow()
+}
+
+// renewNow makes hold go on.
+func (r *reader) renewNow() {
+	select {
+	case r.renew <- struct{}{}:
+	default:
 	}
 }
 
-// hold keeps the lease until the store is closed, or cannot be followed any more: nobody
-// is to wait for a process that sees nothing.
+// followed says whether there are followers.
+func (r *reader) followed() bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.mu.followers > 0
+}
+
+// hold keeps the lease while there are followers and the store can be followed: nobody is
+// to wait for a process that sees nothing.
 func (r *reader) hold(s *Store) {
 	joined, next := false, watch{}
 	for {
-		if joined && (s.Err() != nil || !s.feed.Followed()) {
-			r.drop(s)
+		r.mu.Lock()
+		ended := r.mu.followers == 0 || r.ctx.Err() != nil || s.Err() != nil
+		if ended && !joined {
+			r.mu.holding = false
+			close(r.mu.changed)
+			r.mu.changed = make(chan struct{})
+			r.mu.Unlock()
 			return
+		}
+		r.mu.Unlock()
+		if ended {
+			r.drop(s)
+			joined = false
+			continue
 		}
 		sent, err := s.opts.Clock.Boot(), error(nil)
 		ctx, cancel := context.WithTimeout(r.ctx, leaseTTL)
@@ -122,8 +151,6 @@ func (r *reader) hold(s *Store) {
 		case <-timer.C:
 		case <-r.renew:
 		case <-r.ctx.Done():
-			timer.Stop()
-			return
 		}
 		timer.Stop()
 	}
@@ -180,6 +207,9 @@ func (s *Store) awaitSeen(ctx context.Context, revision uint64) error {
 	for !s.feed.Followed() || s.feed.Seen() < revision {
 		select {
 		case <-tick.C:
+			if !s.reader.followed() {
+				return errs.New(errs.Draining, "nobody follows the catalog's store")
+			}
 		case <-ctx.Done():
 			return errs.Wrap(errs.Unavailable, "keyvalue", ctx.Err())
 		}
@@ -232,17 +262,17 @@ func (s *Store) lastShown(ctx context.Context, process string) (uint64, []byte, 
 }
 
 // leave ends being a reader.
-func (r *reader) leave(s *Store) {
-	r.mu.Lock()
-	begun, ended := r.mu.begun, r.mu.ended
-	r.mu.begun = true
-	r.mu.Unlock()
-	if !begun {
-		return
-	}
+func (r *reader) leave() {
 	r.stop()
-	<-ended
-	r.drop(s)
+	for {
+		r.mu.Lock()
+		holding, changed := r.mu.holding, r.mu.changed
+		r.mu.Unlock()
+		if !holding {
+			return
+		}
+		<-changed
+	}
 }
 
 // drop takes this process out of the list.
@@ -275,10 +305,7 @@ func (s *Store) Lease(ctx context.Context) error {
 		if err := s.Err(); err != nil {
 			return err
 		}
-		select {
-		case s.reader.renew <- struct{}{}:
-		default:
-		}
+		s.reader.renewNow()
 		select {
 		case <-changed:
 		case <-ctx.Done():

@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/nats-io/nats.go"
@@ -99,6 +100,7 @@ type Store struct {
 	}
 	reader  reader
 	compact compactor
+	ends    atomic.Int64 // how often the stream's end was asked for
 	// lose is asked whether an answer is to be taken for lost, by tests.
 	lose func() bool
 }
@@ -208,6 +210,7 @@ func (s *Store) sorted() ([]catalog.Entry, uint64) {
 // Follow hands over the commits of all processes.
 func (s *Store) Follow(ctx context.Context, after uint64, fn func(catalog.Committed) error) error {
 	s.reader.begin(s)
+	defer s.reader.end()
 	return s.feed.Follow(ctx, after, s.Load, fn)
 }
 
@@ -239,7 +242,7 @@ func (s *Store) Close() error {
 }
 
 func (s *Store) close() {
-	s.reader.leave(s)
+	s.reader.leave()
 	s.mu.Lock()
 	s.mu.closed = true
 	s.mu.Unlock()

@@ -19,12 +19,12 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// clock is the boot clock of a test, which can be set ahead.
-type clock struct{ ahead time.Duration }
+// clock is the boot clock of a test.
+type clock struct{}
 
 var began = time.Now()
 
-func (c clock) Boot() time.Duration { return time.Hour + time.Since(began) + c.ahead }
+func (clock) Boot() time.Duration { return time.Hour + time.Since(began) }
 
 func connect(t testing.TB, servers *natstest.Servers) *cluster.Conn {
 	t.Helper()
