@@ -115,7 +115,7 @@ type found struct {
 
 // last asks the leader for a key's last message.
 func (k *Keys) last(ctx context.Context, key string) (found, error) {
-	ctx, cancel := k.conn.Request(ctx, apiTimeout)
+	ctx, cancel := k.conn.Request(ctx, readTimeout)
 	defer cancel()
 	m, err := k.stream.GetLastMsgForSubject(ctx, k.prefix+key)
 	switch {

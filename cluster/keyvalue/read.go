@@ -25,7 +25,7 @@ func (s *Store) where(sequence uint64) string {
 // next is the first commit at or after a sequence, as the stream's leader has it; nil:
 // there is none.
 func (s *Store) next(ctx context.Context, sequence uint64) (*jetstream.RawStreamMsg, error) {
-	ctx, cancel := s.conn.Request(ctx, apiTimeout)
+	ctx, cancel := s.conn.Request(ctx, readTimeout)
 	defer cancel()
 	m, err := s.stream.GetMsg(ctx, sequence, jetstream.WithGetMsgSubject(s.names.commit))
 	if errors.Is(err, jetstream.ErrMsgNotFound) {
@@ -40,7 +40,7 @@ func (s *Store) next(ctx context.Context, sequence uint64) (*jetstream.RawStream
 // end is the sequence of the last commit, as the stream's leader has it; 0: there is none.
 func (s *Store) end(ctx context.Context) (uint64, error) {
 	s.ends.Add(1)
-	ctx, cancel := s.conn.Request(ctx, apiTimeout)
+	ctx, cancel := s.conn.Request(ctx, readTimeout)
 	defer cancel()
 	m, err := s.stream.GetLastMsgForSubject(ctx, s.names.commit)
 	if errors.Is(err, jetstream.ErrMsgNotFound) {

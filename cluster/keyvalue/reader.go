@@ -247,7 +247,7 @@ func (r *reader) show(ctx context.Context, s *Store, last uint64) error {
 
 // lastShown is the message by which a process showed that it lives; 0: there is none.
 func (s *Store) lastShown(ctx context.Context, process string) (uint64, []byte, error) {
-	ctx, cancel := s.conn.Request(ctx, apiTimeout)
+	ctx, cancel := s.conn.Request(ctx, readTimeout)
 	defer cancel()
 	m, err := s.stream.GetLastMsgForSubject(ctx, s.names.heartbeat+"."+process)
 	switch {

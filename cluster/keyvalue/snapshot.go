@@ -143,7 +143,7 @@ func (s *Store) readOne(ctx context.Context, n snapshotName) (map[string]catalog
 }
 
 func (s *Store) readPart(ctx context.Context, n snapshotName, part string, kind byte) (message, []byte, error) {
-	ctx, cancel := s.conn.Request(ctx, apiTimeout)
+	ctx, cancel := s.conn.Request(ctx, readTimeout)
 	defer cancel()
 	raw, err := s.stream.GetLastMsgForSubject(ctx, s.snapshotSubject(n, part))
 	if errors.Is(err, jetstream.ErrMsgNotFound) {

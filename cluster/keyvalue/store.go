@@ -22,8 +22,11 @@ import (
 )
 
 const (
-	// apiTimeout bounds a request to JetStream; a commit makes several.
-	apiTimeout = 4 * time.Second
+	// apiTimeout bounds a request to JetStream that changes or lists something, and
+	// readTimeout one that reads a message: a stream without a leader answers nothing, and
+	// is asked again.
+	apiTimeout  = 3 * time.Second
+	readTimeout = time.Second
 	// commitTimeout bounds a commit whose caller has no deadline, settling included.
 	commitTimeout = 30 * time.Second
 	// pollEvery is how often the stream's end is asked for, to find commits of which
@@ -175,14 +178,19 @@ func (s *Store) start(ctx context.Context) error {
 		}
 		s.subs = append(s.subs, sub)
 	}
-	if err := s.reload(ctx); err != nil {
-		return err
+	for {
+		err := s.reload(ctx)
+		if err == nil {
+			err = s.catchUp(ctx)
+		}
+		if err == nil {
+			s.tasks.Go(s.poll)
+			return nil
+		}
+		if !errs.Is(err, errs.Unavailable) || s.pause(ctx, 100*time.Millisecond) != nil {
+			return err
+		}
 	}
-	if err := s.catchUp(ctx); err != nil {
-		return err
-	}
-	s.tasks.Go(s.poll)
-	return nil
 }
 
 // Load returns what has been read of the stream.
