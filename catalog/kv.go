@@ -69,7 +69,8 @@ type Write struct {
 	Value []byte
 }
 
-// ConflictError says that the guarding key had another revision than expected.
+// ConflictError says that the guarding key had another revision than expected. Where
+// several processes change a store, Got may be one that it has had since, and not the last.
 type ConflictError struct {
 	Key       string
 	Want, Got uint64

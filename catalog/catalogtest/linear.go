@@ -53,7 +53,8 @@ var model = porcupine.Model{
 		case i.read:
 			return o.state == st, st
 		case o.refused:
-			return st[i.guard].revision == o.got && o.got != i.expect, st
+			// The revision told may be one that the guard has had since.
+			return st[i.guard].revision != i.expect && o.got != i.expect && o.got <= st[i.guard].revision, st
 		case st[i.guard].revision != i.expect:
 			return false, st
 		}
