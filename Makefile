@@ -64,6 +64,13 @@ cluster-demo: build ## a cluster on this machine: loads the flights, kills a wor
 test: $(VERSITYGW) $(NATS_SERVER) ## unit, model, fault and end-to-end tests (needs Go and curl)
 	go test -timeout 20m ./...
 
+# What is of one process, its files and its memory: not asked of a cluster.
+SINGLE := Release|Guide|Demo|FullDisk|DiskFull|Memory|Bounded
+
+.PHONY: cluster-test
+cluster-test: build $(NATS_SERVER) $(VERSITYGW) ## the end-to-end tests against a cluster: a front, a nats-server and two workers each
+	E2E_CLUSTER=1 E2E_MILLRACE=$(CURDIR)/$(BIN) E2E_KILLS=5 go test -count 1 -timeout 20m ./e2e -skip '$(SINGLE)'
+
 .PHONY: interop
 interop: build deploy-check $(VENV)/.installed $(SPARK_JARS) $(VERSITYGW) $(HIVE)/.installed ## the real binary against stock pyarrow, pandas, polars, pyiceberg, DuckDB and Spark, and catalogs of others
 	E2E_MILLRACE=$(CURDIR)/$(BIN) E2E_SPARK_ICEBERG=$(subst $(EMPTY) $(EMPTY),$(COMMA),$(SPARK_JARS)) \

@@ -55,8 +55,12 @@ func newBacking(ctx context.Context, front *server) (*backing, error) {
 	return b, nil
 }
 
+// launch starts the workers that do not run.
 func (b *backing) launch() error {
 	for _, w := range b.workers {
+		if w.runs() {
+			continue
+		}
 		if err := w.launch(); err != nil {
 			return err
 		}
@@ -78,4 +82,17 @@ func (b *backing) drain(t testing.TB) int {
 		code = max(code, w.drain(t))
 	}
 	return code
+}
+
+// runs says whether the process was started and has not ended.
+func (s *server) runs() bool {
+	if s.cmd == nil {
+		return false
+	}
+	select {
+	case <-s.done:
+		return false
+	default:
+		return true
+	}
 }
