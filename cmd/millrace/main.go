@@ -25,6 +25,8 @@ type commands struct {
 	Serve  ServeCmd  `cmd:"" help:"Run a server."`
 	Config configCmd `cmd:"" help:"Show settings."`
 
+	Restore restoreCmd `cmd:"" help:"Make a data directory of what an object store holds."`
+
 	DB    dbCmd    `cmd:"" name:"db" help:"Create, list, describe and drop databases."`
 	Table tableCmd `cmd:"" help:"Create, list, describe, change and drop tables."`
 

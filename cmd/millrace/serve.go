@@ -20,7 +20,7 @@ type serverSettings struct {
 func (c *serverSettings) load(k *kong.Context, a *app) (*server.Settings, server.Origins, error) {
 	flags := map[string]any{}
 	for _, p := range k.Path {
-		if p.Flag != nil && p.Flag.Name != "config" && !p.Resolved {
+		if p.Flag != nil && p.Flag.Name != "config" && p.Flag.Name != "from" && !p.Resolved {
 			flags[p.Flag.Name] = p.Flag.Target.Interface()
 		}
 	}

@@ -201,7 +201,7 @@ func (*owner) fetch(m *collectModel, o shard.RemoteObject) error {
 func TestCollect(t *testing.T) {
 	seed := seedOf(t)
 	counts := map[string]int{}
-	for i := range uint64(8) {
+	for i := range uint64(5) {
 		t.Run("", func(t *testing.T) { testCollect(t, seed+i, counts) })
 	}
 	t.Log(counts)
@@ -215,7 +215,7 @@ func testCollect(t *testing.T, seed uint64, counts map[string]int) {
 	m.dated = &dated{Store: objectsOn(t, vfs.NewMem()), clock: m.clock, made: map[string]time.Time{}}
 	m.objects = objstoretest.NewFaulty(m.dated)
 	m.owners = append(m.owners, m.open())
-	for range 150 {
+	for range 120 {
 		o := m.owners[m.rng.IntN(len(m.owners))]
 		switch m.rng.IntN(10) {
 		case 0:

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	millrace "github.com/millrace/millrace"
 	"github.com/millrace/millrace/errs"
@@ -19,7 +20,13 @@ import (
 type link struct {
 	number   uint64          // of the newest one, whether it reads or not
 	manifest *shard.Manifest // the newest one that reads; nil when there is none
+	at       time.Time       // when that was so, at the latest
 }
+
+// believeFor is how long an owner believes that its last manifest is the newest one
+// without asking. It is less than numbers are kept: one that was deposed long ago must
+// not create a number anew that was removed.
+const believeFor = KeepSuperseded / 2
 
 func (r *Shard) manifestKey(number uint64) string {
 	return r.key("manifest", fmt.Sprintf("%020d", number))
@@ -63,11 +70,12 @@ func (r *Shard) manifest(ctx context.Context, number uint64) (*shard.Manifest, e
 
 // newest reads the end of the chain; its number is 0 when there is none.
 func (r *Shard) newest(ctx context.Context) (*link, error) {
+	l := &link{at: r.s.o.Clock.Now()}
 	all, err := r.numbers(ctx)
 	if err != nil || len(all) == 0 {
-		return &link{}, err
+		return l, err
 	}
-	l := &link{number: all[len(all)-1]}
+	l.number = all[len(all)-1]
 	for _, n := range slices.Backward(all) {
 		m, err := r.manifest(ctx, n)
 		if err == nil {

@@ -53,7 +53,8 @@ func (r *Shard) Publish(ctx context.Context, c *shard.RemoteCheckpoint) error {
 	}
 	attempt := strings.ReplaceAll(uuid.NewString(), "-", "")
 	for range publishTries {
-		if r.last == nil {
+		began := r.s.o.Clock.Now()
+		if r.last == nil || r.s.o.Clock.Now().Sub(r.last.at) > believeFor {
 			l, err := r.newest(ctx)
 			if err != nil {
 				return err
@@ -74,7 +75,7 @@ func (r *Shard) Publish(ctx context.Context, c *shard.RemoteCheckpoint) error {
 		err := u.publish(ctx, r.last.number+1)
 		if err == nil {
 			clear(r.sent)
-			r.last = &link{number: u.m.Number, manifest: u.m}
+			r.last = &link{number: u.m.Number, manifest: u.m, at: began}
 			return nil
 		}
 		r.last = nil // to be read anew: it may be there, whatever the error

@@ -7,7 +7,8 @@ import (
 	"github.com/millrace/millrace/errs"
 )
 
-// Close takes a checkpoint when the shard is sound, stops, and closes the stores.
+// Close takes a checkpoint when the shard is sound, gives it a while to reach the object
+// store, stops, and closes the stores.
 // Writes that wait are answered with errs.Draining. It waits for lookups and
 // snapshots under way; when ctx ends before they do, it returns an error, walks over
 // rows end with one, and the stores close when the last reader has left (see Closed).
@@ -23,6 +24,7 @@ func (s *Shard) Close(ctx context.Context) error {
 	var err error
 	if s.Err() == nil {
 		err = s.Checkpoint(ctx)
+		s.lastUpload(ctx)
 	}
 	return errors.Join(err, s.shutdown(ctx))
 }

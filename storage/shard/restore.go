@@ -127,7 +127,7 @@ func restore(ctx context.Context, o *Options, cause error) (bool, error) {
 		return false, err
 	}
 	o.Logger.WarnContext(ctx, "a shard is opened from the object store", slog.Int("shard", int(o.ID)), slog.Uint64("number", m.Number), slog.Uint64("lsn", uint64(m.LSN)), slogErr(cause))
-	return true, settle(o, m, nil)
+	return true, settle(o, m, nil, nil)
 }
 
 // fetch fetches a checkpoint into restoreDir; nil when there is none.
@@ -154,6 +154,13 @@ func goesOn(ctx context.Context, o *Options, m *Manifest) error {
 	if tail.LSN < max(m.LSN, m.Remote.StateLSN) {
 		return errs.New(errs.CorruptData, "the log of shard %d ends at record %d, and its checkpoint %d in the object store was made at record %d", o.ID, tail.LSN, m.Number, max(m.LSN, m.Remote.StateLSN))
 	}
+	hash, ok, err := o.Log.HashAt(ctx, m.LSN)
+	if err != nil {
+		return fmt.Errorf("shard %d: the hash of record %d: %w", o.ID, m.LSN, err)
+	}
+	if ok && hash != m.Tail.Hash {
+		return errs.New(errs.CorruptData, "record %d of the log of shard %d is another one than that of checkpoint %d in the object store, so that the log was set back and went on from there", m.LSN, o.ID, m.Number)
+	}
 	enough := errors.New("the log is there")
 	err = o.Log.Replay(ctx, m.LSN, func(millrace.LSN, millrace.Epoch, wal.Entry) error { return enough })
 	if err != nil && !errors.Is(err, enough) {
@@ -163,9 +170,9 @@ func goesOn(ctx context.Context, o *Options, m *Manifest) error {
 }
 
 // settle makes the shard's directory of what was fetched. change, when given, sees each
-// bucket with what is in no sealed segment, and may cut it. A crash leaves a directory
-// without a manifest, which is made anew.
-func settle(o *Options, m *Manifest, change func(b *BucketManifest, tail []bucket.TailBatch) ([]bucket.TailBatch, error)) error {
+// bucket with what is in no sealed segment, and may cut it; done sees it as it is in the
+// local manifest. A crash leaves a directory without a manifest, which is made anew.
+func settle(o *Options, m *Manifest, change func(b *BucketManifest, tail []bucket.TailBatch) ([]bucket.TailBatch, error), done func(*BucketManifest) error) error {
 	fs := o.FS
 	if err := clearDir(fs, o.Dir); err != nil {
 		return err
@@ -203,6 +210,11 @@ func settle(o *Options, m *Manifest, change func(b *BucketManifest, tail []bucke
 		}
 		if err := settleBucket(o, m, &b, tail); err != nil {
 			return err
+		}
+		if done != nil {
+			if err := done(&b); err != nil {
+				return err
+			}
 		}
 		local.Buckets[i] = b
 	}

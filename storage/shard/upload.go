@@ -22,6 +22,9 @@ const (
 	// twice as long each time.
 	uploadRetryFirst = 500 * time.Millisecond
 	uploadRetryLast  = 30 * time.Second
+	// lastUploadTime is how long the last checkpoint of a shard that closes may take to
+	// get there.
+	lastUploadTime = 10 * time.Second
 )
 
 // uploads is where a shard stands with putting checkpoints into the object store. One
@@ -296,6 +299,33 @@ func (s *Shard) CheckpointRemote(ctx context.Context) error {
 			return s.Err()
 		case <-ctx.Done():
 			return cmp.Or(last, ctx.Err())
+		}
+	}
+}
+
+// lastUpload waits until the newest checkpoint is in the object store, unless that takes
+// too long or fails at present: nothing is lost then, since the log has it too.
+func (s *Shard) lastUpload(ctx context.Context) {
+	if s.o.Remote == nil {
+		return
+	}
+	ctx, cancel := context.WithTimeout(ctx, lastUploadTime)
+	defer cancel()
+	for {
+		s.uploads.mu.Lock()
+		changed, failing := s.uploads.changed, s.uploads.err
+		s.uploads.mu.Unlock()
+		if failing != nil || s.uploads.lsn.Load() >= s.checkpointed.Load() {
+			return
+		}
+		select {
+		case <-changed:
+		case <-ctx.Done():
+			return
+		case <-s.flushDone:
+			return
+		case <-s.kv.Dead():
+			return
 		}
 	}
 }

@@ -1,0 +1,175 @@
+package server
+
+import (
+	"context"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"os"
+	"path/filepath"
+
+	"github.com/cockroachdb/pebble/v2/vfs"
+	"golang.org/x/sync/errgroup"
+
+	millrace "github.com/millrace/millrace"
+	"github.com/millrace/millrace/catalog"
+	"github.com/millrace/millrace/catalog/backup"
+	"github.com/millrace/millrace/errs"
+	"github.com/millrace/millrace/objstore"
+	"github.com/millrace/millrace/storage/remote"
+	"github.com/millrace/millrace/storage/shard"
+)
+
+// Restored says what a restore brought back.
+type Restored struct {
+	ClusterID string // hex
+	Shards    int
+	// Empty are shards that had no checkpoint.
+	Empty  []millrace.ShardID
+	Tables int
+}
+
+// unfinishedDir is the catalog of a restore under way. It becomes the catalog when
+// everything else is there.
+const unfinishedDir = catalogDir + ".restoring"
+
+// Restore makes a data directory, which has nothing yet, of what an object store holds
+// of a cluster: the newest export of the catalog, and of each shard the newest
+// checkpoint. The logs begin anew, so rows that are in no checkpoint are missing. The
+// server that is started on it, alone or as the first worker of a cluster, has everything
+// else here and goes on by itself.
+//
+// A restore that failed is begun again by calling it again.
+func Restore(ctx context.Context, s *Settings, from string, log *slog.Logger) (_ *Restored, err error) {
+	dir, err := filepath.Abs(s.DataDir)
+	if err != nil {
+		return nil, fmt.Errorf("data directory: %w", err)
+	}
+	objects, err := objstore.Open(ctx, from, objstore.Options{S3: objstore.S3{Endpoint: s.S3Endpoint, Region: s.S3Region, PathStyle: s.S3PathStyle}})
+	if err != nil {
+		return nil, err
+	}
+	cluster, err := remote.ClusterOf(ctx, objects)
+	if errors.Is(err, objstore.ErrNotExist) {
+		return nil, errs.New(errs.InvalidRequest, "%s is no place of checkpoints: there is no %s", objects.URI(), remote.ClusterFile)
+	}
+	if err != nil {
+		return nil, err
+	}
+	if err := makeDataDir(dir); err != nil {
+		return nil, err
+	}
+	lock, err := lockDir(dir)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, lock.release()) }()
+	if err := clearForRestore(dir, cluster); err != nil {
+		return nil, err
+	}
+	out := &Restored{ClusterID: hex.EncodeToString(cluster[:])}
+	if err := out.catalog(ctx, dir, objects, cluster, log); err != nil {
+		return nil, err
+	}
+	if err := out.shards(ctx, dir, objects, cluster, log); err != nil {
+		return nil, err
+	}
+	if err := os.Rename(filepath.Join(dir, unfinishedDir), filepath.Join(dir, catalogDir)); err != nil {
+		return nil, err
+	}
+	return out, syncDir(dir)
+}
+
+// clearForRestore makes sure that the data directory has nothing, or what is left of a
+// restore of the same cluster, and removes that. From then on no server starts on it
+// until it is whole: cluster.json names a cluster whose catalog is not there.
+func clearForRestore(dir string, cluster [16]byte) error {
+	_, err := os.Stat(filepath.Join(dir, catalogDir))
+	if err == nil {
+		return errs.New(errs.InvalidRequest, "data directory %s has a catalog already; restore into one that is empty", dir)
+	}
+	if !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	if _, err := os.Stat(filepath.Join(dir, clusterFile)); errors.Is(err, fs.ErrNotExist) {
+		for _, name := range []string{walDir, shardsDir} {
+			if _, err := os.Stat(filepath.Join(dir, name)); err == nil {
+				return errs.New(errs.InvalidRequest, "data directory %s has data and no catalog; restore into one that is empty", dir)
+			}
+		}
+	}
+	if err := guardCluster(dir, cluster); err != nil {
+		return err
+	}
+	for _, name := range []string{walDir, shardsDir, unfinishedDir} {
+		if err := os.RemoveAll(filepath.Join(dir, name)); err != nil {
+			return err
+		}
+	}
+	return syncDir(dir)
+}
+
+// The folders of the worker in a data directory.
+const (
+	walDir    = "wal"
+	shardsDir = "shards"
+)
+
+// catalog restores the catalog, and learns from it what there is.
+func (r *Restored) catalog(ctx context.Context, dir string, objects objstore.Reader, cluster [16]byte, log *slog.Logger) (err error) {
+	at := filepath.Join(dir, unfinishedDir)
+	kv, err := catalog.OpenPebble(vfs.Default, at, log)
+	if err != nil {
+		return err
+	}
+	if _, err := backup.Restore(ctx, objects, backup.Prefix(cluster), kv, log); err != nil {
+		return errors.Join(err, kv.Close())
+	}
+	if err := kv.Close(); err != nil {
+		return err
+	}
+	c, err := catalog.Open(ctx, catalog.Options{Dir: at, FS: vfs.Default, Clock: wallClock{}.Now, Logger: log})
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, c.Close()) }()
+	if c.ClusterID() != cluster {
+		return errs.New(errs.CorruptData, "the catalog in %s is of cluster %x, and %s says %x", objects.URI(), c.ClusterID(), remote.ClusterFile, cluster)
+	}
+	r.Shards, r.Tables = c.Shards(), len(c.AllTables())
+	return nil
+}
+
+// shards restores the shards, two at a time.
+func (r *Restored) shards(ctx context.Context, dir string, objects objstore.Store, cluster [16]byte, log *slog.Logger) error {
+	store, err := remote.Open(remote.Options{Cluster: cluster, Objects: objects, Clock: wallClock{}, Logger: log})
+	if err != nil {
+		return err
+	}
+	defer store.Close()
+	empty := make([]bool, r.Shards)
+	eg, of := errgroup.WithContext(ctx)
+	eg.SetLimit(2)
+	for i := range r.Shards {
+		eg.Go(func() error {
+			id := millrace.ShardID(i)
+			m, err := shard.Rebuild(of, shard.Options{
+				ID: id, Dir: filepath.Join(dir, shardsDir, fmt.Sprintf("%05d", id)), Cluster: cluster,
+				FS: vfs.Default, Clock: wallClock{}, Logger: log, Remote: store.Shard(id),
+			})
+			empty[i] = m == nil
+			return err
+		})
+	}
+	if err := eg.Wait(); err != nil {
+		return err
+	}
+	for i, e := range empty {
+		if e {
+			r.Empty = append(r.Empty, millrace.ShardID(i))
+		}
+	}
+	return nil
+}
