@@ -4,12 +4,15 @@
 // defaults. [Run] starts the server, serves until its context ends, and drains.
 //
 // Start: data directory and its lock → listeners (from here /healthz answers, and
-// everything else says that the server is starting) → catalog, and whether the
-// directory's data is that cluster's → place of the lake → worker, which recovers →
-// tiering → router → doors → tiering begins → keeper of partitions → addresses.json → ready.
+// everything else says that the server is starting) → NATS, in a cluster → catalog, and
+// whether the directory's data is that cluster's → place of the lake → worker, which
+// recovers; in a cluster it has no shards yet → tiering → router → doors, with the role
+// front → tiering begins → keeper of partitions → membership, in a cluster: shards are
+// taken from here on → addresses.json → ready.
 //
 // Stop, when the context ends: readiness off and new work refused with `draining`
-// → requests and streams under way end, at most drainTime → keeper ended → doors closed →
+// → requests and streams under way end, at most drainTime → shards handed to others, at
+// most leaveTime, and membership ended → keeper ended → doors closed →
 // tiering ended, whatever it was at → worker closed, with a checkpoint → catalog closed → lock released.
 //
 // It leaves to others: what any of the parts does, and the command line (cmd).
@@ -26,6 +29,8 @@
 //	V5  What a setting of a later release asks for is refused, never ignored.
 //	V6  A lake that does not answer keeps nothing else from being served, nor the server
 //	    from starting or being ready.
+//	V7  A process of a cluster answers other processes only with a token of the cluster
+//	    (shardrpc), and for shards it serves at that moment.
 //
 // Files, below the data directory: LOCK (the pid of the server that holds it),
 // cluster.json (whose data this is), addresses.json (where the running server
