@@ -56,6 +56,10 @@ type LakeOptions struct {
 	SystemColumns bool `json:"system_columns,omitempty"`
 	// Deletes is what rows of keyed tables that are no more leave behind.
 	Deletes LakeDeletes `json:"deletes"`
+	// Gaps is how often records could leave the log without being in the lake: tiering was
+	// turned off, or the table was there before. It only rises. Where the lake has seen all
+	// of them, what is missing between lake and log was lost.
+	Gaps int64 `json:"gaps,omitempty"`
 }
 
 // LakeFormat names an open table format.

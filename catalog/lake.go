@@ -22,6 +22,7 @@ func lakeOptions(t *millrace.Table, s settings) (*millrace.LakeOptions, error) {
 		Enabled: s.is(propLake), Format: millrace.LakeFormat(s.or(propLakeFormat)),
 		Compact: s.or(propLakeCompaction) == "true", Expire: s.or(propLakeExpiry) == "true", SystemColumns: s.is(propLakeSystemColumns),
 	}
+	o.Gaps = gaps(t, o.Enabled)
 	if t.Keyed() {
 		o.Deletes = millrace.LakeDeletes(s.or(propLakeDeleteMode))
 	}
@@ -43,6 +44,21 @@ func lakeOptions(t *millrace.Table, s settings) (*millrace.LakeOptions, error) {
 			"column %q is %s, and %s holds times to the microsecond: a table with %s = true has precisions of at most 6", path, typ, o.Format, propLake)
 	}
 	return &o, nil
+}
+
+// gaps is LakeOptions.Gaps of a table that is made or altered; its options are those from
+// before.
+func gaps(t *millrace.Table, enabled bool) int64 {
+	was := t.Options.Lake
+	switch {
+	case was == nil && t.ID == 0: // it is new
+		return 0
+	case was == nil:
+		return 1
+	case was.Enabled && !enabled:
+		return was.Gaps + 1
+	}
+	return was.Gaps
 }
 
 // notHeld is the path of the first field that a lake format cannot hold, and its

@@ -139,7 +139,7 @@ func TestAlterLake(t *testing.T) {
 		t.Error(tc.FeatureLevel())
 	}
 	refused(enable, errs.UnsupportedByLake, `"x.at" is TIMESTAMP(9)`)
-	must(`[{"op":"drop_column","name":"x"},`+enable[1:], lakeDefaults(func(o *millrace.LakeOptions) { o.Freshness = time.Minute }))
+	must(`[{"op":"drop_column","name":"x"},`+enable[1:], lakeDefaults(func(o *millrace.LakeOptions) { o.Freshness, o.Gaps = time.Minute, 1 }))
 	if tc.FeatureLevel() != FeatureLake {
 		t.Error(tc.FeatureLevel())
 	}
@@ -147,10 +147,10 @@ func TestAlterLake(t *testing.T) {
 	refused(`[{"op":"add_column","column":{"name":"a.deep.at","type":"TIME(7)"}}]`, errs.UnsupportedByLake, `"a.deep.at" is TIME(7)`)
 	refused(`[{"op":"set_properties","properties":{"table.datalake.system-columns":"true"}}]`, errs.InvalidProperty, "fixed once the table is in the lake")
 	must(`[{"op":"alter_type","name":"d","type":"DECIMAL(38,2)"},{"op":"set_properties","properties":{"table.datalake.iceberg.delete-mode":"rewrite","table.datalake.freshness":"2s"}}]`,
-		lakeDefaults(func(o *millrace.LakeOptions) { o.Freshness, o.Deletes = 2*time.Second, millrace.RewriteFiles }))
+		lakeDefaults(func(o *millrace.LakeOptions) { o.Freshness, o.Deletes, o.Gaps = 2*time.Second, millrace.RewriteFiles, 1 }))
 
 	off := lakeDefaults(func(o *millrace.LakeOptions) {
-		o.Enabled, o.Freshness, o.Deletes = false, 2*time.Second, millrace.RewriteFiles
+		o.Enabled, o.Freshness, o.Deletes, o.Gaps = false, 2*time.Second, millrace.RewriteFiles, 2
 	})
 	must(disable, off)
 	tc.reopen(t)
@@ -158,5 +158,38 @@ func TestAlterLake(t *testing.T) {
 	refused(`[{"op":"set_properties","properties":{"table.datalake.system-columns":"true"}}]`, errs.InvalidProperty, "fixed once the table is in the lake")
 	must(nanos, off)
 	refused(enable, errs.UnsupportedByLake, `"x.at" is TIMESTAMP(9)`)
-	must(`[{"op":"drop_column","name":"x"},`+enable[1:], lakeDefaults(func(o *millrace.LakeOptions) { o.Freshness, o.Deletes = 2*time.Second, millrace.RewriteFiles }))
+	must(`[{"op":"drop_column","name":"x"},`+enable[1:], lakeDefaults(func(o *millrace.LakeOptions) { o.Freshness, o.Deletes, o.Gaps = 2*time.Second, millrace.RewriteFiles, 2 }))
+}
+
+// What is missing between lake and log may be so from before the table was in the lake, and
+// from each time that it was not, and that is counted; also after a restart.
+func TestLakeGaps(t *testing.T) {
+	tc := openMem(t)
+	tc.mustCreateDatabase(t, "d")
+	born := tc.mustCreate(t, "d", specOf(t, `{"name":"born",`+onlyLog+`,"properties":{"table.datalake.enabled":"true"}}`))
+	later := tc.mustCreate(t, "d", specOf(t, `{"name":"later",`+onlyLog+`}`))
+	for _, c := range []struct {
+		t    *millrace.Table
+		set  string
+		want int64
+	}{
+		{born, "table.datalake.freshness=5s", 0},
+		{born, "table.datalake.enabled=false", 1},
+		{born, "table.datalake.freshness=6s", 1},
+		{born, "table.datalake.enabled=true", 1},
+		{born, "table.datalake.enabled=false", 2},
+		{later, "table.datalake.enabled=true", 1},
+		{later, "table.datalake.enabled=false", 2},
+		{later, "table.datalake.enabled=true", 2},
+	} {
+		key, value, _ := strings.Cut(c.set, "=")
+		if _, err := tc.AlterTable(t.Context(), c.t.Path, []AlterStep{{Op: SetProperties, Properties: map[string]string{key: value}}}, nil); err != nil {
+			t.Fatal(err)
+		}
+		tc.reopen(t)
+		got, err := tc.TableByID(t.Context(), c.t.ID)
+		if err != nil || got.Options.Lake.Gaps != c.want {
+			t.Errorf("%s of %s: %d gaps, not %d (%v)", c.set, c.t.Path, got.Options.Lake.Gaps, c.want, err)
+		}
+	}
 }

@@ -71,6 +71,8 @@ type Snapshot interface {
 	Totals() Totals
 	// Skipped is how many records rounds have passed over so far (Round.Skip).
 	Skipped() int64
+	// Gaps is what Round.Reach said last.
+	Gaps() int64
 	// Files lists the files that may hold rows of a scope, in the snapshot's order.
 	Files(ctx context.Context, s Scope) ([]File, error)
 	// Rows reads a file of Files.
@@ -178,6 +180,9 @@ type Round interface {
 	Clear(ctx context.Context, s Slice) error
 	// Skip notes that the round passes over records, which were gone before it.
 	Skip(records int64)
+	// Reach notes that with this round each bucket of the table has been gone over since its
+	// millrace.LakeOptions.Gaps were so many. It never goes back.
+	Reach(gaps int64)
 	// Commit publishes the round: files, deletes, schema and offsets at once. next are
 	// the offsets of all buckets afterwards, those that did not move too.
 	// ErrConflict: it did not happen and never will. Any other error leaves open

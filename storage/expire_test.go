@@ -332,11 +332,15 @@ func TestExpireWhatIsInTheLake(t *testing.T) {
 		require.Equal(t, half, start)
 
 		told(end)
-		told(end / 4) // of no account
 		start, _ = view()
 		require.Equal(t, end, start)
+		told(end / 4) // the lake has lost something: a start never goes back, and goes no further
 
 		x.write(m, 0)
+		x.Clock.Add(time.Hour)
+		start, _ = view()
+		require.Equal(t, end, start)
+		told(end)
 		x.Clock.Add(time.Hour)
 		start, more := view()
 		require.Equal(t, end, start)

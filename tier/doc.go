@@ -33,6 +33,9 @@
 //	    forgets the purge: by then nobody who began before the drop writes to it, and who
 //	    comes later makes none. Tries are bounded in number and time, and further apart.
 //	T7  A table of which everything is in the lake makes no request of the lake.
+//	T8  Where the newest snapshot has less than one before it, a log table (and what only
+//	    the lake had) is not tiered until that is mended, or accepted by turning tiering
+//	    off and on; buckets of keyed tables are made up for from log or state.
 //
 // Concurrency: a Manager may be used by any number of goroutines. Lock order:
 // table.busy, then table.mu; Manager.mu is held alone.

@@ -1,6 +1,7 @@
 package tier
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"time"
@@ -88,12 +89,12 @@ func (m *Manager) Status(ctx context.Context, desc *millrace.Table) (lake.Status
 	if s.Offsets, err = m.offsets(ctx, desc, offsetsOf(snap)); err != nil || !s.Enabled {
 		return s, err
 	}
-	todo, err := t.backlog(ctx, src, desc, offsetsOf(snap), true)
+	todo, err := t.backlog(ctx, src, desc, snap, true)
 	if err != nil {
 		return s, err
 	}
-	if todo.ahead != nil && s.Failure == nil {
-		code, detail := said(todo.ahead)
+	if wrong := cmp.Or(todo.broken, todo.again); wrong != nil && (s.Failure == nil || s.Failure.Code == errs.NotImplemented) {
+		code, detail := said(wrong)
 		s.State, s.Failure = lake.StateFailing, &lake.Failure{Code: code, Detail: detail, Since: m.o.Clock.Now()}
 	}
 	s.Pending = todo.rows

@@ -31,16 +31,24 @@ func (t *table) tier(ctx context.Context, j *job) error {
 		return err
 	}
 	// The ends are pinned here; each round reads the descriptor after that (T2).
-	todo, err := t.backlog(ctx, src, desc, offsetsOf(snap), false)
+	todo, err := t.backlog(ctx, src, desc, snap, false)
 	if err != nil {
 		return err
 	}
-	if todo.ahead != nil {
-		return cmp.Or(t.stays(ctx), todo.ahead)
+	if todo.broken != nil { // it may be mended
+		if snap, err = t.look(ctx, desc); err == nil {
+			todo, err = t.backlog(ctx, src, desc, snap, false)
+		}
+		if err == nil {
+			err = todo.broken
+		}
+		if err != nil {
+			return cmp.Or(t.stays(ctx), err)
+		}
 	}
 	began, some := t.m.o.Clock.Now(), len(todo.pieces) > 0
 	for pieces := todo.pieces; len(pieces) > 0; {
-		r := &round{t: t, src: src, job: j, pieces: pieces}
+		r := &round{t: t, src: src, job: j, pieces: pieces, gaps: desc.Options.Lake.Gaps}
 		if pieces, err = r.run(ctx); err != nil {
 			return err
 		}
@@ -176,8 +184,13 @@ func (t *table) seeLocked(s lake.Snapshot) {
 	t.newest, t.seenAt, t.doubt, t.deaf = s, t.m.o.Clock.Now(), false, nil
 	moved := map[millrace.BucketID]millrace.Offset{}
 	for b, at := range offsetsOf(s) {
-		if at > was[b] {
+		if at != was[b] {
 			moved[b] = at
+		}
+	}
+	for b := range was {
+		if _, have := offsetsOf(s)[b]; !have {
+			moved[b] = 0 // it went back, or its partition is dropped
 		}
 	}
 	if len(moved) == 0 {

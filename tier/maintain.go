@@ -1,6 +1,7 @@
 package tier
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"time"
@@ -53,6 +54,22 @@ func (t *table) maintainNow(ctx context.Context) error {
 		return err
 	}
 	lt, err := t.open(ctx, desc)
+	if err != nil {
+		return err
+	}
+	// What a lake that went back does not refer to may be of metadata that is put back.
+	src, err := t.m.from()
+	if err != nil {
+		return err
+	}
+	snap, err := t.look(ctx, desc)
+	if err != nil {
+		return err
+	}
+	todo, err := t.backlog(ctx, src, desc, snap, false)
+	if err == nil {
+		err = cmp.Or(todo.broken, todo.again)
+	}
 	if err != nil {
 		return err
 	}

@@ -1,6 +1,7 @@
 package tier
 
 import (
+	"cmp"
 	"context"
 	"time"
 
@@ -45,8 +46,11 @@ type backlog struct {
 	// oldest is when the oldest record of it was written; zero when there is none, or
 	// nothing is known of it.
 	oldest time.Time
-	// ahead says that the lake has more of a bucket than its log ever held.
-	ahead error
+	// broken says that the lake has more of a bucket than its log ever held, or has lost
+	// something: no round goes on from there.
+	broken error
+	// again says that the lake has lost what the next round writes anew.
+	again error
 }
 
 // partitions are those of a table that hold rows, a nil one on a table without.
@@ -79,9 +83,10 @@ func takesPart(p *millrace.Partition) bool {
 	return p.State != millrace.PartitionExpired && !p.Dropping
 }
 
-// backlog compares the ends of all logs with what the lake has. times says whether it
+// backlog compares the ends of all logs with what the newest snapshot has. times says whether it
 // is wanted how old the oldest record is.
-func (t *table) backlog(ctx context.Context, src Source, desc *millrace.Table, have lake.Offsets, times bool) (*backlog, error) {
+func (t *table) backlog(ctx context.Context, src Source, desc *millrace.Table, s lake.Snapshot, times bool) (*backlog, error) {
+	have := offsetsOf(s)
 	ps, err := t.m.partitions(ctx, desc)
 	if err != nil {
 		return nil, err
@@ -91,6 +96,9 @@ func (t *table) backlog(ctx context.Context, src Source, desc *millrace.Table, h
 		return nil, err
 	}
 	out := &backlog{}
+	if out.broken, out.again, err = t.wentBack(ctx, desc, s); err != nil {
+		return nil, err
+	}
 	var oldest []router.LogPlace // of each bucket with something pending
 	for i, p := range ps {
 		for n := range uint16(desc.Buckets) {
@@ -99,7 +107,14 @@ func (t *table) backlog(ctx context.Context, src Source, desc *millrace.Table, h
 			id := pc.id(desc)
 			at, known := have[id]
 			if at > lr.End && (lr.End > 0 || p == nil) { // else the partition is leaving
-				out.ahead = isAhead(desc, &pc, at)
+				out.broken = isAhead(desc, &pc, at)
+			}
+			if at < lr.Kept && seenAll(desc, s) {
+				if desc.Keyed() {
+					out.again = cmp.Or(out.again, isRewritten(desc, &pc, at, lr.Kept))
+				} else {
+					out.broken = cmp.Or(out.broken, isLost(desc, &pc, at, lr.Kept))
+				}
 			}
 			if lr.End == 0 || known && at >= lr.End {
 				continue

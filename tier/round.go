@@ -1,6 +1,7 @@
 package tier
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"io"
@@ -21,12 +22,14 @@ type round struct {
 	src    Source
 	job    *job
 	pieces []piece // what is left of the job
+	gaps   int64   // of the table when the job began
 
 	desc   *millrace.Table
 	lr     lake.Round
 	next   lake.Offsets
 	rows   recorder
 	moved  bool // some offset did
+	strict bool // what is missing between lake and log is lost (seenAll)
 	began  time.Time
 	bytes  int64 // stored, that were read
 	rest   rest
@@ -63,6 +66,13 @@ func (r *round) run(ctx context.Context) (left []piece, err error) {
 		return nil, err
 	}
 	base := r.lr.Base()
+	r.t.mu.Lock()
+	r.t.seeLocked(base)
+	r.t.mu.Unlock()
+	if lost, _, err := r.t.wentBack(ctx, r.desc, base); lost != nil || err != nil {
+		return nil, cmp.Or(err, lost)
+	}
+	r.strict = seenAll(r.desc, base)
 	r.next = next(base)
 	r.rows = newRecorder(r.desc)
 	for len(r.pieces) > 0 && !r.closed {
@@ -79,13 +89,13 @@ func (r *round) run(ctx context.Context) (left []piece, err error) {
 		return nil, err
 	}
 	if !r.moved {
-		r.t.mu.Lock()
-		r.t.seeLocked(base)
-		r.t.mu.Unlock()
 		if len(r.pieces) > 0 {
 			return nil, errAnew // a log ended before its end: its partition is ending
 		}
 		return nil, nil // another one has done it
+	}
+	if len(r.pieces) == 0 {
+		r.lr.Reach(r.gaps)
 	}
 	return r.pieces, r.commit(ctx)
 }
@@ -148,11 +158,13 @@ func (r *round) take(ctx context.Context, p *piece) (done bool, err error) {
 			if err := r.lr.Clear(ctx, p.slice(r.desc)); err != nil {
 				return false, err
 			}
-			r.skip(p, from, logs.Kept)
+			r.anew(p, from, logs.Kept)
 		}
 		return true, r.state(ctx, p, id)
 	case r.desc.Keyed():
 		return r.fold(ctx, p, id, from)
+	case r.strict && from < logs.Kept:
+		return false, isLost(r.desc, p, from, logs.Kept)
 	case !have:
 		from = logs.Start
 	case from < logs.Kept:
@@ -196,6 +208,16 @@ func (r *round) skip(p *piece, from, to millrace.Offset) {
 	r.lr.Skip(int64(to - from))
 	r.t.m.o.Logger.Warn("records left the log while the table was not tiered", tableAttr(r.desc),
 		slog.String("bucket", millrace.BucketKey(nameOf(p.partition), p.bucket)), slog.Int64("from", int64(from)), slog.Int64("to", int64(to)), slog.Bool("from_state", r.desc.Keyed()))
+}
+
+// anew notes that a keyed bucket is written anew from its state, and why.
+func (r *round) anew(p *piece, from, to millrace.Offset) {
+	if !r.strict {
+		r.skip(p, from, to)
+		return
+	}
+	r.t.m.o.Logger.Warn("the lake has lost rows of a bucket, which is written anew from its state", tableAttr(r.desc),
+		slog.String("bucket", millrace.BucketKey(nameOf(p.partition), p.bucket)), slog.Int64("from", int64(from)), slog.Int64("to", int64(to)))
 }
 
 // move sets where a bucket is tiered to.

@@ -154,15 +154,15 @@ func (t *table) rests(now time.Time) {
 // than the table's freshness before it is in the lake, and whether it is late already.
 func (t *table) isDue(ctx context.Context, src Source, desc *millrace.Table, now time.Time) (due, hurry bool, err error) {
 	t.mu.Lock()
-	have := offsetsOf(t.newest)
+	snap := t.newest
 	t.mu.Unlock()
 	began := t.m.o.Clock.Now()
-	todo, err := t.backlog(ctx, src, desc, have, true)
+	todo, err := t.backlog(ctx, src, desc, snap, true)
 	if err != nil {
 		return false, false, err
 	}
-	if todo.ahead != nil {
-		return false, false, todo.ahead
+	if todo.broken != nil {
+		return true, false, nil // the job asks the lake, which may be mended, and says what is wrong
 	}
 	cost := t.m.o.Clock.Now().Sub(began)
 	fresh := max(desc.Options.Lake.Freshness, leastFreshness)

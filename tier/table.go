@@ -34,6 +34,12 @@ type table struct {
 	deaf      error // what a reader met lately; nil when the lake answered
 	deafUntil time.Time
 
+	// whole is the newest snapshot that had all that one before it had, as of so many gaps of
+	// the table (wentBack); nil when none was seen. warned is one that had not.
+	whole     lake.Snapshot
+	wholeGaps int64
+	warned    int64
+
 	foreignSince time.Time // when another writer's deletes were seen first; zero: there are none
 
 	failure  *lake.Failure

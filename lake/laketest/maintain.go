@@ -52,7 +52,7 @@ func (t *Table) merge(m *lake.Maintained) {
 	}
 	s := &Snapshot{
 		t: t, committedAt: latest(t.f.now(), base.committedAt), round: base.round, schema: base.schema,
-		offsets: base.offsets, skipped: base.skipped, deleted: map[*file]map[int64]struct{}{},
+		offsets: base.offsets, skipped: base.skipped, gaps: base.gaps, deleted: map[*file]map[int64]struct{}{},
 	}
 	changed := false
 	for _, k := range order {

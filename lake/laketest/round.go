@@ -28,6 +28,7 @@ type Round struct {
 	over    bool
 	written lake.Written
 	skipped int64
+	gaps    int64
 }
 
 // Base is the snapshot that it builds on.
@@ -243,6 +244,9 @@ func (r *Round) Commit(_ context.Context, next lake.Offsets) (lake.Snapshot, err
 // Skip notes that the round passes over records.
 func (r *Round) Skip(records int64) { r.skipped += records }
 
+// Reach notes that the round has gone over all buckets.
+func (r *Round) Reach(gaps int64) { r.gaps = max(r.gaps, gaps) }
+
 func (r *Round) commit(next lake.Offsets) (*Snapshot, error) {
 	t := r.t
 	t.f.mu.Lock()
@@ -257,11 +261,12 @@ func (r *Round) commit(next lake.Offsets) (*Snapshot, error) {
 	s := &Snapshot{t: t, committedAt: t.f.now(), round: 1, schema: r.desc.Schema.ID, offsets: maps.Clone(next), deleted: map[*file]map[int64]struct{}{}}
 	if r.base != nil {
 		s.round = r.base.round + 1
-		s.skipped = r.base.skipped
+		s.skipped, s.gaps = r.base.skipped, r.base.gaps
 		s.committedAt = latest(s.committedAt, r.base.committedAt)
 		r.takeOver(s)
 	}
 	s.skipped += r.skipped
+	s.gaps = max(s.gaps, r.gaps)
 	s.files = append(s.files, r.added...)
 	if err := r.check(s); err != nil {
 		return nil, err

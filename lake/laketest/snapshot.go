@@ -44,6 +44,7 @@ type Snapshot struct {
 	schema      millrace.SchemaID
 	offsets     lake.Offsets
 	skipped     int64
+	gaps        int64
 	files       []*file
 	deleted     map[*file]map[int64]struct{}
 }
@@ -53,6 +54,9 @@ func (s *Snapshot) ID() int64 { return s.id }
 
 // Skipped is how many records rounds have passed over.
 func (s *Snapshot) Skipped() int64 { return s.skipped }
+
+// Gaps is what Reach said last.
+func (s *Snapshot) Gaps() int64 { return s.gaps }
 
 // CommittedAt is when it was committed.
 func (s *Snapshot) CommittedAt() time.Time { return s.committedAt }

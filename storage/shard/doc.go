@@ -36,7 +36,7 @@
 //	     KeepExpired, and its files until a manifest no longer names them. Of a table of
 //	     which nobody spoke since the start, nothing expires.
 //	S11  Of a table that is kept in the lake, a log's start does not pass what the shard
-//	     was told is there (Tiered), since the process started.
+//	     was told last is there (Tiered), since the process started.
 //	S12  A follower writes nothing to the log, purges nothing of it and shows nothing. It
 //	     becomes the owner by a record of a new epoch, when it has applied all that
 //	     stands before it.

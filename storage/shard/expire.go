@@ -96,8 +96,8 @@ func (e *expiry) terms(b *bucketState) terms {
 }
 
 // Tiered tells the shard how far the logs of buckets are in the lake: of tables that
-// are kept there nothing else expires. What was told once is not taken back; buckets
-// of other shards, and those without rows, are passed over.
+// are kept there nothing else expires. What was told last counts, since a lake may lose
+// what it had; buckets of other shards, and those without rows, are passed over.
 func (s *Shard) Tiered(next map[millrace.BucketID]millrace.Offset) {
 	moved := false
 	for id, at := range next {
@@ -105,12 +105,7 @@ func (s *Shard) Tiered(next map[millrace.BucketID]millrace.Offset) {
 		if b == nil {
 			continue
 		}
-		for was := b.tiered.Load(); int64(at) > was; was = b.tiered.Load() {
-			if b.tiered.CompareAndSwap(was, int64(at)) {
-				moved = true
-				break
-			}
-		}
+		moved = b.tiered.Swap(int64(at)) < int64(at) || moved
 	}
 	if moved {
 		wake(s.expiry.soon)

@@ -79,7 +79,7 @@ func (t *lakeTable) stage(ctx context.Context, c *commit) (change, error) {
 	props := m.properties(parentProps)
 	maps.Copy(props, c.properties)
 	if props[keyRound] == "" {
-		for _, k := range []string{keyTable, keyRound, keySchema, keyOffsets, keyOffsetsFile, keySkipped} {
+		for _, k := range []string{keyTable, keyRound, keySchema, keyOffsets, keyOffsetsFile, keySkipped, keyGaps} {
 			if v, ok := parentProps[k]; ok {
 				props[k] = v
 			}
@@ -179,7 +179,7 @@ func (r *round) toCommit(ctx context.Context, next lake.Offsets) (*commit, error
 		return nil, err
 	}
 	r.mu.Lock()
-	e, ended, skipped := r.mu.edit, r.mu.ended, r.mu.skipped
+	e, ended, skipped, gaps := r.mu.edit, r.mu.ended, r.mu.skipped, r.mu.gaps
 	r.mu.Unlock()
 	if ended {
 		return nil, errClosed
@@ -191,6 +191,10 @@ func (r *round) toCommit(ctx context.Context, next lake.Offsets) (*commit, error
 	}
 	if r.base != nil {
 		skipped += r.base.skipped
+		gaps = max(gaps, r.base.gaps)
+	}
+	if gaps > 0 {
+		props[keyGaps] = strconv.FormatInt(gaps, 10)
 	}
 	if skipped > 0 {
 		props[keySkipped] = strconv.FormatInt(skipped, 10)

@@ -16,7 +16,8 @@
 // Invariants:
 //
 //	I1  metadata/vN.metadata.json is created exclusively and never written again; the
-//	    highest N there is is the newest. version-hint.text never says more than there is,
+//	    highest N there is is the newest, also when it is lower than before, or another
+//	    file than the one that was seen. version-hint.text never says more than there is,
 //	    so a version that it names and that is missing was lost, and nothing is written
 //	    before it is back.
 //	I2  Where metadata is not of this cluster and table, or a folder has files and no

@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"strconv"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/apache/iceberg-go/table"
@@ -86,7 +87,7 @@ type lakeTable struct {
 
 	mu struct {
 		sync.Mutex
-		seen   *version  // the newest that was loaded
+		seen   *version  // that was loaded or made last
 		newest *snapshot // of seen; nil when it has none, or nobody asked yet
 		damage *damage   // found first of what is not mended; nil: none
 	}
@@ -95,11 +96,25 @@ type lakeTable struct {
 // Location implements lake.Table.
 func (t *lakeTable) Location() string { return t.location }
 
-// version is one version of a lake table's metadata. It is immutable.
+// version is one version of a lake table's metadata. Its metadata is immutable.
 type version struct {
 	number   int64  // of the file, with a pointer of ours
 	location string // URI of the file
 	meta     table.Metadata
+	file     *versionFile // with a pointer of ours
+}
+
+// versionFile tells the file of a version from another one of its number, which somebody
+// made when it was lost.
+type versionFile struct {
+	bytes    int64
+	modified atomic.Int64 // µs, as the store said first; 0: nobody asked yet
+}
+
+// is says whether a file that the store describes is the one.
+func (f *versionFile) is(i objstore.Info) bool {
+	at := i.Modified.UnixMicro()
+	return f.bytes == i.Bytes && (f.modified.CompareAndSwap(0, at) || f.modified.Load() == at)
 }
 
 // snapshot is a snapshot of a lake table. It is immutable.

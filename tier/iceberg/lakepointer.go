@@ -68,22 +68,32 @@ func (p *lakePointer) load(ctx context.Context, seen *version) (*version, error)
 		return nil, nil //nolint:nilnil // There is none.
 	case seen != nil && n == seen.number:
 		// Old versions are removed, from below: when this one is gone, so may be the next.
-		_, err := p.store.Stat(ctx, p.key(n))
-		if err == nil {
+		info, err := p.store.Stat(ctx, p.key(n))
+		switch {
+		case err == nil && seen.file.is(info):
 			return seen, nil
-		}
-		if !errors.Is(err, objstore.ErrNotExist) {
+		case err == nil: // it was lost, and another one made
+		case !errors.Is(err, objstore.ErrNotExist):
 			return nil, storeError(err, "look for %s", uriOf(p.store, p.key(n)))
+		default:
+			if n, err = p.highest(ctx); err != nil || n == 0 {
+				return nil, err
+			}
 		}
-		if n, err = p.highest(ctx); err != nil || n == 0 {
-			return nil, err
-		}
+	}
+	info, err := p.store.Stat(ctx, p.key(n)) // before it is read, so that it is of no later file
+	if err != nil {
+		return nil, storeError(err, "look for %s", uriOf(p.store, p.key(n)))
 	}
 	body, err := p.store.Get(ctx, p.key(n))
 	if err != nil {
 		return nil, storeError(err, "read %s", uriOf(p.store, p.key(n)))
 	}
-	return p.parse(n, body)
+	v, err := p.parse(n, body)
+	if err == nil {
+		v.file.is(info)
+	}
+	return v, err
 }
 
 // climb gives the highest number from n on without a hole.
@@ -161,7 +171,7 @@ func (p *lakePointer) parse(n int64, body []byte) (*version, error) {
 	if err := p.check(meta); err != nil {
 		return nil, err
 	}
-	return &version{number: n, location: uri, meta: meta}, nil
+	return &version{number: n, location: uri, meta: meta, file: &versionFile{bytes: int64(len(body))}}, nil
 }
 
 // publish implements pointer.
@@ -201,8 +211,12 @@ func (p *lakePointer) try(ctx context.Context, base *version, c change) (*versio
 	case !created:
 		return nil, nil //nolint:nilnil // The caller looks who it was.
 	}
+	file := &versionFile{bytes: int64(len(body))}
+	if info, err := p.store.Stat(ctx, p.key(n)); err == nil {
+		file.is(info)
+	}
 	p.raiseHint(ctx, n)
-	return &version{number: n, location: uriOf(p.store, p.key(n)), meta: meta}, nil
+	return &version{number: n, location: uriOf(p.store, p.key(n)), meta: meta, file: file}, nil
 }
 
 // apply gives the metadata that follows base, and its number.

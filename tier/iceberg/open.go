@@ -87,11 +87,13 @@ func (t *lakeTable) load(ctx context.Context) (*version, error) {
 	return v, nil
 }
 
-// see remembers a version unless a newer one is remembered.
+// see remembers the version that the pointer said is the newest, also when it has gone
+// back: what was remembered was lost then, and nothing may build on it. A slow answer that
+// is older than another one does no harm, as the next load goes up from there.
 func (t *lakeTable) see(v *version) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if v != nil && (t.mu.seen == nil || t.mu.seen.number < v.number) {
+	if v != nil && t.mu.seen != v {
 		t.mu.seen, t.mu.newest = v, nil
 	}
 }

@@ -26,6 +26,7 @@ const (
 	keyOffsets     = "millrace.offsets"
 	keyOffsetsFile = "millrace.offsets-file"
 	keySkipped     = "millrace.skipped-records"
+	keyGaps        = "millrace.gaps"
 )
 
 // maxInlineOffsets is how many bytes of offsets a summary takes; more of them are a
@@ -38,6 +39,7 @@ type progress struct {
 	schema  millrace.SchemaID
 	offsets lake.Offsets
 	skipped int64 // records that rounds have passed over
+	gaps    int64 // lake.Snapshot.Gaps
 }
 
 // appendOffsets appends {"<partition id>/<bucket>": next, …}, rising by partition and
@@ -107,11 +109,13 @@ func (t *lakeTable) readProgress(ctx context.Context, props ice.Properties) (pro
 	if rerr != nil || serr != nil {
 		return progress{}, errs.New(errs.CorruptData, "a snapshot of lake table %s has round %q and schema %q", t.location, props[keyRound], props[keySchema])
 	}
-	skipped := int64(0)
-	if text := props[keySkipped]; text != "" {
-		var err error
-		if skipped, err = strconv.ParseInt(text, 10, 64); err != nil || skipped < 0 {
-			return progress{}, errs.New(errs.CorruptData, "a snapshot of lake table %s has passed over %q records", t.location, text)
+	var counts [2]int64
+	for i, key := range []string{keySkipped, keyGaps} {
+		if text := props[key]; text != "" {
+			var err error
+			if counts[i], err = strconv.ParseInt(text, 10, 64); err != nil || counts[i] < 0 {
+				return progress{}, errs.New(errs.CorruptData, "a snapshot of lake table %s has %s %q", t.location, key, text)
+			}
 		}
 	}
 	raw, from := []byte(props[keyOffsets]), "summary"
@@ -127,5 +131,5 @@ func (t *lakeTable) readProgress(ctx context.Context, props ice.Properties) (pro
 	if err != nil {
 		return progress{}, errs.New(errs.CorruptData, "the offsets of lake table %s, %s, are damaged: %v", t.location, from, err)
 	}
-	return progress{round: round, schema: millrace.SchemaID(schema), offsets: offsets, skipped: skipped}, nil
+	return progress{round: round, schema: millrace.SchemaID(schema), offsets: offsets, skipped: counts[0], gaps: counts[1]}, nil
 }

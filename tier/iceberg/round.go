@@ -32,7 +32,8 @@ type round struct {
 		keys    []string          // of all files written
 		written lake.Written
 		skipped int64 // records
-		ended   bool  // committed, possibly committed, or aborted
+		gaps    int64
+		ended   bool // committed, possibly committed, or aborted
 	}
 }
 
@@ -119,6 +120,13 @@ func (r *round) Skip(records int64) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.mu.skipped += records
+}
+
+// Reach implements lake.Round.
+func (r *round) Reach(gaps int64) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.mu.gaps = max(r.mu.gaps, gaps)
 }
 
 // removed takes files of the base out of the table, and says how many live rows go with

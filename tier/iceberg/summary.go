@@ -69,6 +69,9 @@ func (t *tally) properties(parent ice.Properties) ice.Properties {
 // Skipped implements lake.Snapshot.
 func (s *snapshot) Skipped() int64 { return s.skipped }
 
+// Gaps implements lake.Snapshot.
+func (s *snapshot) Gaps() int64 { return s.gaps }
+
 // Totals implements lake.Snapshot.
 func (s *snapshot) Totals() lake.Totals {
 	if s.snap.Summary == nil {
