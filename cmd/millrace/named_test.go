@@ -77,6 +77,7 @@ func texts(t *testing.T, under ...string) map[string]string {
 
 var (
 	variable = regexp.MustCompile(`\bMILLRACE_[A-Z0-9_]+`)
+	metric   = regexp.MustCompile(`\bmillrace_(?:server|owner|cluster|stream|shard|remote|tier|wal|objstore|router|flight|catalog)_[a-z_]+`)
 	flag     = regexp.MustCompile(`(?:^|[\s"'=\[` + "`" + `])--([a-z][a-z0-9-]*)`)
 	command  = regexp.MustCompile(`(?m)(?:^|[|;&(]|[A-Z_]+=\S+|\b(?:do|then|nohup))\s*(?:\S*/)?millrace((?: +[a-z]+)+)([^|;&\n]*)`)
 	quoted   = regexp.MustCompile("`(--[a-z][a-z0-9-]*)[^`]*`")
@@ -128,6 +129,22 @@ func TestNamedSettings(t *testing.T) {
 	}
 	require.Greater(t, variables, 100)
 	require.Greater(t, flags, 20)
+}
+
+// Every metric that the guides and deploy/ name is one that docs/metrics.md lists.
+func TestNamedMetrics(t *testing.T) {
+	b, err := os.ReadFile(root + "/docs/metrics.md")
+	require.NoError(t, err)
+	listed := string(b)
+	n := 0
+	for path, text := range texts(t, "deploy", "docs/guides", "README.md") {
+		for _, name := range metric.FindAllString(text, -1) {
+			name = strings.TrimSuffix(name, "_bucket")
+			require.Contains(t, listed, "| `"+name+"` |", "%s names a metric that is none", path)
+			n++
+		}
+	}
+	require.Greater(t, n, 10)
 }
 
 // ofOthers are flags in the guides' prose that are not Millrace's.
