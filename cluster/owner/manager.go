@@ -96,6 +96,7 @@ type Manager struct {
 	session held
 	shards  map[millrace.ShardID]*shardState
 	running int // tasks
+	placed  placed
 
 	wake    chan struct{}
 	renew   chan struct{}

@@ -2,6 +2,7 @@ package owner
 
 import (
 	"cmp"
+	"maps"
 	"slices"
 
 	"github.com/cespare/xxhash/v2"
@@ -125,4 +126,22 @@ func standby(order []string, now, owner string) string {
 		}
 	}
 	return ""
+}
+
+// placed is a placement and what it was computed from. Sessions are renewed all the time
+// and change nothing of that, and with many workers and shards it takes long.
+type placed struct {
+	of      []candidate
+	now     []string
+	balance bool
+	places  []place
+}
+
+// get is the placement, computed anew only when something of it has changed.
+func (p *placed) get(of []candidate, now []string, balance bool) []place {
+	same := func(a, b candidate) bool { return a.name == b.name && maps.Equal(a.unable, b.unable) }
+	if p.places == nil || p.balance != balance || !slices.Equal(p.now, now) || !slices.EqualFunc(p.of, of, same) {
+		*p = placed{of: of, now: now, balance: balance, places: placement(of, now, balance)}
+	}
+	return p.places
 }

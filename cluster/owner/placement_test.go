@@ -100,3 +100,29 @@ func TestPlacementPassesOverWhoIsUnable(t *testing.T) {
 	of[1].unable = of[0].unable
 	require.Equal(t, place{}, placement(of, []string{"", "", ""}, true)[0], "nobody can")
 }
+
+// A placement that is kept is the one that would be computed, whatever changed since.
+func TestKeptPlacement(t *testing.T) {
+	var kept placed
+	unable := candidates("a", "b", "c")
+	unable[1].unable = map[millrace.ShardID]bool{2: true}
+	for _, in := range []struct {
+		of      []candidate
+		now     []string
+		balance bool
+	}{
+		{candidates("a", "b"), make([]string, 8), false},
+		{candidates("a", "b"), make([]string, 8), false},
+		{candidates("a", "b"), make([]string, 8), true},
+		{candidates("a", "b", "c"), make([]string, 8), true},
+		{unable, make([]string, 8), true},
+		{unable, []string{"a", "a", "b", "", "", "", "", ""}, true},
+		{unable, []string{"a", "a", "c", "", "", "", "", ""}, true},
+		{unable, make([]string, 9), true},
+		{nil, make([]string, 9), true},
+	} {
+		for range 2 {
+			require.Equal(t, placement(in.of, in.now, in.balance), kept.get(in.of, in.now, in.balance))
+		}
+	}
+}

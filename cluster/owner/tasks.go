@@ -40,7 +40,7 @@ func (m *Manager) decide(ctx context.Context) {
 	for i := range holders {
 		holders[i] = m.board.holder(millrace.ShardID(i))
 	}
-	places := placement(of, holders, now-m.board.changedAt >= quiet)
+	places := m.placed.get(of, holders, now-m.board.changedAt >= quiet)
 	m.metrics.look(m.shards)
 	for i, p := range places {
 		id := millrace.ShardID(i)
