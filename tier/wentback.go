@@ -61,7 +61,7 @@ func (t *table) wentBack(ctx context.Context, desc *millrace.Table, s lake.Snaps
 			}
 			again = errs.New(errs.CorruptData, "the lake has bucket %s of table %s up to offset %d, and had it up to offset %d before: its newest metadata is lost, or an older copy of it was put back; the next round makes up for it", key, desc.Path, now, was)
 			if s == nil || s.ID() != t.warned {
-				t.m.o.Logger.Warn("the lake went back", tableAttr(desc), slog.String("bucket", key), slog.Int64("from", int64(was)), slog.Int64("to", int64(now)))
+				t.m.o.Logger.WarnContext(ctx, "the lake went back", tableAttr(desc), slog.String("bucket", key), slog.Int64("from", int64(was)), slog.Int64("to", int64(now)))
 			}
 			if s != nil {
 				t.warned = s.ID()
