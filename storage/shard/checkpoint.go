@@ -122,7 +122,7 @@ func (s *Shard) writeCheckpoint(ctx context.Context, c cut) error {
 	}
 	s.o.Hook("checkpoint:manifest")
 	older := s.manifest.number
-	s.manifest = manifestInfo{number: m.Number, lsn: m.LSN, epoch: m.Tail.Epoch}
+	s.manifest = manifestInfo{number: m.Number, lsn: m.LSN, tail: m.Tail}
 	s.checkpointed.Store(uint64(m.LSN))
 	if !s.following && s.o.Remote == nil { // else others say what the log may let go of
 		if err := s.log.Purge(ctx, m.LSN); err != nil {

@@ -113,7 +113,7 @@ func (m *BucketManifest) kept() millrace.Offset {
 type manifestInfo struct {
 	number uint64
 	lsn    millrace.LSN
-	epoch  millrace.Epoch
+	tail   wal.Tail
 }
 
 func (m *Manifest) addTable(t *tableState) {

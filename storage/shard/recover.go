@@ -98,9 +98,11 @@ func (s *Shard) restore(ctx context.Context) error {
 		return fmt.Errorf("shard %d: the end of the log: %w", s.o.ID, err)
 	}
 	if err := s.checkLog(ctx, m, applied, tail); err != nil {
-		return err
+		if s.mismatch = err; !s.o.repairing || !errors.Is(err, ErrForeign) && !errors.Is(err, errAhead) {
+			return err
+		}
 	}
-	s.manifest = manifestInfo{number: m.Number, lsn: m.LSN, epoch: m.Tail.Epoch}
+	s.manifest = manifestInfo{number: m.Number, lsn: m.LSN, tail: m.Tail}
 	s.uploads.part = m.Remote
 	s.checkpointed.Store(uint64(m.LSN))
 	if err := s.restoreBuckets(m); err != nil {
@@ -135,7 +137,7 @@ func (s *Shard) begin(ctx context.Context, least millrace.Epoch) error {
 		}
 		b.prep = b.done
 	}
-	epoch := max(s.replayer.at.Epoch, s.manifest.epoch, least) + 1
+	epoch := max(s.replayer.at.Epoch, s.manifest.tail.Epoch, least) + 1
 	s.o.Hook("epoch:before")
 	if _, err := s.log.Append(ctx, []wal.Entry{wal.EpochEntry(epoch)}); err != nil {
 		return fmt.Errorf("shard %d: the record of epoch %d: %w", s.o.ID, epoch, err)

@@ -58,7 +58,8 @@ type Options struct {
 	Remote Remote
 	// Lease says why the shard must not answer at this moment; nil, or its nil error,
 	// when it may. It is called for every answer.
-	Lease func() error
+	Lease     func() error
+	repairing bool // files and log need not match
 	// Hook is called at named points of the write and checkpoint path, so that
 	// tests can stop there; nil in production.
 	Hook func(point string)
@@ -127,6 +128,7 @@ type Shard struct {
 	flushed   chan struct{} // wakes a loop that waits for room; capacity 1
 
 	replayer     *replayer     // of who recovers or follows; nobody else is there then
+	mismatch     error         // of files and log, of who repairs
 	following    bool          // checkpoints purge nothing; changes when nobody else is there
 	manifest     manifestInfo  // the flush loop's own
 	checkpointed atomic.Uint64 // LSN of the newest manifest

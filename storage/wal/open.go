@@ -104,6 +104,9 @@ func (f *Files) load() error {
 		if err != nil {
 			return err
 		}
+		for id, tail := range f.opts.Begin {
+			heads[id] = head{Tail: tail}
+		}
 		f.mu.heads = heads
 		return f.firstFile(1, heads, nil)
 	}

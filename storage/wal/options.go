@@ -8,6 +8,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	millrace "github.com/millrace/millrace"
 	"github.com/millrace/millrace/errs"
 )
 
@@ -23,6 +24,11 @@ type Options struct {
 	Shards int
 	// RotateBytes is the size at which the next file is begun; default 64 MiB.
 	RotateBytes int64
+
+	// Begin makes the logs of some shards begin anew, each behind a tail, as after a loss
+	// that was accepted; what the files hold of them is not read any more. A tail has an id
+	// of its own, and is at or behind the end of what there was.
+	Begin map[millrace.ShardID]Tail
 
 	// Components; each may be nil.
 	Clock      Clock // for the duration of fsyncs; without one they are not measured

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 
 	"github.com/cockroachdb/pebble/v2/vfs"
 
@@ -43,6 +44,9 @@ func (l *shardLog) Replay(ctx context.Context, after millrace.LSN, fn func(millr
 }
 
 func (r *replay) run(ctx context.Context, spans []span, end head) error {
+	// Files of before the log was begun anew are left out; the first behind them says so.
+	begun := func(sp span) bool { return sp.head(r.l.shard).LogID == end.LogID }
+	spans = spans[max(slices.IndexFunc(spans, begun), 0):]
 	started := false
 	for i := range spans {
 		sp, stop := &spans[i], end

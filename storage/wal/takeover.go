@@ -6,6 +6,7 @@ import (
 
 	"github.com/cockroachdb/pebble/v2/vfs"
 
+	millrace "github.com/millrace/millrace"
 	"github.com/millrace/millrace/errs"
 )
 
@@ -39,6 +40,7 @@ func (f *Files) takeOver(h *fileHeader) error {
 	if len(t.open) > 0 {
 		f.keepTorn(file, h.number, t.open[0].off, st.Size())
 	}
+	t.begin(f.opts.Begin)
 	carried, err := f.carry(sc, t)
 	if err != nil {
 		return err
@@ -71,4 +73,16 @@ func (f *Files) carry(sc *scanner, t *tailScan) ([]byte, error) {
 		out = append(append(out, make([]byte, frameSize)...), rec...)
 	}
 	return out, nil
+}
+
+// begin makes logs of shards begin anew, without what there is of them.
+func (t *tailScan) begin(anew map[millrace.ShardID]Tail) {
+	for id, tail := range anew {
+		if int(id) >= len(t.heads) {
+			continue
+		}
+		t.heads[id] = head{Tail: tail}
+		t.base[id] = t.heads[id]
+		t.carry = slices.DeleteFunc(t.carry, func(it item) bool { return it.shard == id })
+	}
 }

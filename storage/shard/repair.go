@@ -1,0 +1,273 @@
+package shard
+
+import (
+	"cmp"
+	"context"
+	"crypto/rand"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"path"
+	"slices"
+
+	"github.com/cockroachdb/pebble/v2/vfs"
+
+	millrace "github.com/millrace/millrace"
+	"github.com/millrace/millrace/errs"
+	"github.com/millrace/millrace/storage/bucket"
+	"github.com/millrace/millrace/storage/kv"
+	"github.com/millrace/millrace/storage/wal"
+)
+
+// Loss is what is wrong with the log of a shard, and what is lost when it is accepted.
+type Loss struct {
+	Shard millrace.ShardID
+	Cause error
+	// Records From to To of the log cannot be read, and there may have been more after
+	// To.
+	From, To millrace.LSN
+	Buckets  []BucketLoss
+}
+
+// BucketLoss is how a bucket stands without the lost records.
+type BucketLoss struct {
+	ID    millrace.BucketID
+	Table millrace.TablePath
+	// End is where the bucket's log goes on. Rows beyond it are lost, of which Lost is how
+	// many are known of.
+	End  millrace.Offset
+	Lost int64
+	// Begins is set of a keyed table whose rows are newer than what is left of its log:
+	// nothing of the rows is lost, and the log begins anew there.
+	Begins bool
+}
+
+// Repair says what is wrong with the log of a shard that is not served; nil when
+// nothing is. When the loss is accepted, what can be read of the log is applied, the
+// files of the shard are made whole as of that, and they belong to a new incarnation of
+// the log from then on, which begins behind the returned tail. Whoever has the log
+// begins it there (wal.Options.Begin) before the shard is opened.
+//
+// copies is a directory for what is changed: manifests, and logs of buckets that begin
+// anew. Damage to other files than the log's is errs.CorruptData.
+func Repair(ctx context.Context, o Options, accept bool, copies string) (_ *Loss, begin wal.Tail, err error) {
+	o.repairing = true
+	s, err := load(ctx, o)
+	if err != nil {
+		return nil, wal.Tail{}, err
+	}
+	s.following = true
+	s.leave(errs.New(errs.Draining, "the shard is being repaired"))
+	defer func() { err = errors.Join(err, s.closeFiles()) }()
+	rp := &repair{s: s, applied: s.replayer.applied}
+	if err := rp.examine(ctx); err != nil || rp.loss == nil {
+		return nil, wal.Tail{}, err
+	}
+	if err := rp.settle(ctx); err != nil {
+		return nil, wal.Tail{}, err
+	}
+	if !accept {
+		return rp.loss, wal.Tail{}, nil
+	}
+	if err := rp.keep(copies); err != nil {
+		return nil, wal.Tail{}, err
+	}
+	begin, err = rp.publish(ctx)
+	return rp.loss, begin, err
+}
+
+// repair is one on its way.
+type repair struct {
+	s       *Shard
+	applied millrace.LSN // by the state
+	tail    wal.Tail     // of the log, as far as it says
+	loss    *Loss
+	batch   []func(*kv.Batch) error
+	anew    []*bucketState // whose logs begin anew
+}
+
+// examine applies the log as far as it can be read, as every start does.
+func (rp *repair) examine(ctx context.Context) error {
+	s := rp.s
+	var err error
+	if rp.tail, err = s.log.Refresh(ctx); err != nil {
+		return err
+	}
+	cause := s.mismatch
+	ours, err := rp.continues(ctx)
+	if err != nil {
+		return err
+	}
+	if ours {
+		r := s.replayer
+		r.until = rp.tail.LSN
+		err := s.log.Replay(ctx, r.at.LSN, r.entry)
+		if err != nil && (r.broken || !errs.Is(err, errs.CorruptData)) {
+			return err // it is not the log that is damaged
+		}
+		cause = cmp.Or(cause, err)
+		if err := r.commit(); err != nil {
+			return err
+		}
+	}
+	if cause == nil {
+		return nil
+	}
+	rp.loss = &Loss{Shard: s.o.ID, Cause: cause, From: s.replayer.lsn + 1, To: max(rp.tail.LSN, rp.applied, s.manifest.lsn)}
+	return nil
+}
+
+// continues says whether the log, as far as it goes, is the one that the manifest is of.
+func (rp *repair) continues(ctx context.Context) (bool, error) {
+	m := &rp.s.manifest
+	if m.lsn == 0 {
+		return true, nil
+	}
+	if rp.tail.LogID != m.tail.LogID {
+		return false, nil
+	}
+	hash, ok, err := rp.s.log.HashAt(ctx, m.lsn)
+	return !ok || hash == m.tail.Hash, err
+}
+
+// settle makes state and logs of buckets agree. The state may be ahead: it had applied
+// records that cannot be read any more.
+func (rp *repair) settle(ctx context.Context) error {
+	s := rp.s
+	known, err := s.kv.Buckets(ctx)
+	if err != nil {
+		return err
+	}
+	for _, id := range known {
+		if s.buckets[id] == nil { // what opened it is lost, its table's descriptor with it
+			rp.loss.Buckets = append(rp.loss.Buckets, BucketLoss{ID: id})
+			rp.batch = append(rp.batch, func(b *kv.Batch) error { return b.DropBucket(id) })
+		}
+	}
+	for _, b := range s.allBuckets() {
+		end := b.log.View().End
+		l := BucketLoss{ID: b.id, Table: b.of.newest().Path, End: end}
+		switch ahead := b.done.Next - end; {
+		case ahead > 0 && b.of.newest().Keyed():
+			l.End, l.Begins = b.done.Next, true
+			rp.anew = append(rp.anew, b)
+		case ahead > 0:
+			l.Lost = int64(ahead)
+			if err := rp.setBack(ctx, b, end); err != nil {
+				return err
+			}
+		}
+		rp.loss.Buckets = append(rp.loss.Buckets, l)
+	}
+	slices.SortFunc(rp.loss.Buckets, func(a, b BucketLoss) int { return a.ID.Compare(b.ID) })
+	return nil
+}
+
+// setBack makes the state of a log table's bucket what its log is, and its writers
+// forget the batches that are lost, so that they can be sent again.
+func (rp *repair) setBack(ctx context.Context, b *bucketState, end millrace.Offset) error {
+	m := b.done
+	m.Next = end
+	rp.batch = append(rp.batch, func(batch *kv.Batch) error {
+		b.done = m
+		return batch.SetMeta(b.id, m)
+	})
+	writers, err := rp.s.kv.Writers(ctx, b.id)
+	if err != nil {
+		return err
+	}
+	for scope, w := range writers {
+		n := len(w.Taken)
+		w.Taken = slices.DeleteFunc(w.Taken, func(t kv.Taken) bool { return t.End > end })
+		if len(w.Taken) < n {
+			rp.batch = append(rp.batch, func(batch *kv.Batch) error { return batch.SetWriter(b.id, scope, w) })
+		}
+	}
+	return nil
+}
+
+// keep copies what will be changed.
+func (rp *repair) keep(copies string) error {
+	fs, s := rp.s.o.FS, rp.s
+	if err := fs.MkdirAll(copies, 0o755); err != nil {
+		return fmt.Errorf("shard.Repair: %w", err)
+	}
+	names, err := fs.List(s.o.Dir)
+	if err != nil {
+		return fmt.Errorf("shard.Repair: %w", err)
+	}
+	for _, name := range names {
+		if _, _, ok := parseNumbered(name); !ok {
+			continue
+		}
+		if err := vfs.Copy(fs, path.Join(s.o.Dir, name), path.Join(copies, name)); err != nil {
+			return fmt.Errorf("shard.Repair: %w", err)
+		}
+	}
+	for _, b := range rp.anew {
+		dir := s.bucketOptions(b.id).Dir
+		to := path.Join(copies, segmentsDir, b.id.String())
+		if err := fs.MkdirAll(path.Dir(to), 0o755); err != nil {
+			return fmt.Errorf("shard.Repair: %w", err)
+		}
+		if _, err := vfs.Clone(fs, fs, dir, to, vfs.CloneSync); err != nil {
+			return fmt.Errorf("shard.Repair: %w", err)
+		}
+	}
+	return SyncTree(fs, copies)
+}
+
+// SyncTree makes the entries of a directory, of all below it, and its own durable.
+func SyncTree(fs vfs.FS, dir string) error {
+	names, err := fs.List(dir)
+	if err != nil {
+		return fmt.Errorf("shard.SyncTree: %w", err)
+	}
+	for _, name := range names {
+		p := path.Join(dir, name)
+		st, err := fs.Stat(p)
+		if err == nil && st.IsDir() {
+			err = SyncTree(fs, p)
+		}
+		if err != nil {
+			return fmt.Errorf("shard.SyncTree: %w", err)
+		}
+	}
+	for _, d := range []string{dir, path.Dir(dir)} {
+		if err := bucket.SyncDir(fs, d); err != nil {
+			return fmt.Errorf("shard.SyncTree: %w", err)
+		}
+	}
+	return nil
+}
+
+// publish changes the state and publishes a manifest of the log's next incarnation.
+func (rp *repair) publish(ctx context.Context) (wal.Tail, error) {
+	s := rp.s
+	reason := errs.New(errs.OffsetOutOfRange, "the log begins anew")
+	for _, b := range rp.anew {
+		s.tailBytes.Add(-b.log.View().TailBytes())
+		if err := b.log.Close(reason); err != nil {
+			return wal.Tail{}, err
+		}
+		b.log = bucket.New(b.id, b.done.Next, s.bucketOptions(b.id))
+	}
+	var id [8]byte
+	if _, err := rand.Read(id[:]); err != nil {
+		return wal.Tail{}, fmt.Errorf("shard.Repair: %w", err)
+	}
+	begin := wal.Tail{LogID: binary.LittleEndian.Uint64(id[:]), LSN: rp.loss.To, Epoch: max(rp.tail.Epoch, s.manifest.tail.Epoch)}
+	batch := s.kv.NewBatch()
+	for _, change := range rp.batch {
+		if err := change(batch); err != nil {
+			return wal.Tail{}, errors.Join(err, batch.Discard())
+		}
+	}
+	if err := batch.Commit(begin.LSN); err != nil {
+		return wal.Tail{}, err
+	}
+	s.applied.Store(&appliedAt{lsn: begin.LSN, tail: begin})
+	s.manifest.lsn = 0 // one is due, wherever that stood
+	s.uploads.part = nil
+	return begin, s.checkpoint(ctx)
+}
