@@ -124,9 +124,9 @@ func (a *applier) deletions(writes []Write) error {
 // deleteOf deletes a part of a table that stays.
 func (a *applier) deleteOf(key string) error {
 	if at, ok := parseRef(key); ok && at.partition != 0 {
-		ps := a.snapshot.partitions[at.table]
+		ps := a.partitions[at.table]
 		if p := ps.withID(at.partition); p != nil {
-			a.snapshot.partitions = with(a.snapshot.partitions, at.table, ps.without(p))
+			a.partitions = with(a.partitions, at.table, ps.without(p))
 		}
 		return nil
 	}
@@ -241,7 +241,7 @@ func (a *applier) partition(e Entry) error {
 	if err != nil {
 		return err
 	}
-	ps := a.snapshot.partitions[t.ID]
+	ps := a.partitions[t.ID]
 	named := ps.named(p.Name)
 	if named != nil && named.ID != p.ID {
 		return corrupt("table %d has two partitions named %q", t.ID, p.Name)
@@ -251,7 +251,7 @@ func (a *applier) partition(e Entry) error {
 			return corrupt("partition %d of table %d has another name", p.ID, t.ID)
 		}
 	}
-	a.snapshot.partitions = with(a.snapshot.partitions, t.ID, ps.with(p))
+	a.partitions = with(a.partitions, t.ID, ps.with(p))
 	return nil
 }
 

@@ -99,7 +99,7 @@ func OpenKV(ctx context.Context, kv KV, opts Options) (*Catalog, error) {
 	c.following.mu.advanced = make(chan struct{})
 	c.following.mu.seen = revision
 	c.following.ended = make(chan struct{})
-	c.following.ctx, c.following.cancel = context.WithCancel(context.WithoutCancel(ctx))
+	c.following.ctx, c.following.cancel = context.WithCancel(context.WithoutCancel(ctx)) //nolint:fatcontext // the catalog's life, not this call's
 	go c.follow()
 	if err := c.growShards(ctx, opts.Shards); err != nil {
 		c.unfollow()

@@ -32,11 +32,25 @@
 //	C8  Auto-increment ids that were reserved, and the time before which
 //	    auto-partitions are not made again, only rise.
 //	C9  A change that an earlier release would misread raises the feature level.
+//	C10 A change is acknowledged when every process of the cluster answers from it, and none
+//	    from what was before it (KV.Settle, KV.Lease). A table or partition that is found,
+//	    and that some process may not know yet, is waited for in the same way before it is
+//	    returned. So lookups and lists ask nobody, and yet what they return is never older
+//	    than what was acknowledged or returned anywhere before they began.
+//	C11 What is absent is looked for again at the store's end before it is said to be.
+//
+// C10 does not cover that a table is gone: while a DROP is being acknowledged one process may
+// say so already and another return the table still. Nor does it cover descriptors that
+// were looked up before a change and are used after it: their id and version go with each
+// op to the shard, which knows of drops and of newer versions. When the process of a change
+// ends between commit and acknowledgement, the change is made, and whoever finds it settles it.
 //
 // Files: everything under <dir>, a Pebble store, opened by one process at a time;
 // docs/formats/catalog.md describes keys and values. Stores other than Pebble fit
-// behind [KV].
+// behind [KV]: cluster/keyvalue has one for a cluster, which any process may change. Its
+// commits are followed and applied to the snapshot one by one ([Catalog.Changed] tells of
+// them).
 //
-// Concurrency: readers take an immutable snapshot without a lock. Changes are
-// serialised by one mutex, which is held during the fsync.
+// Concurrency: readers take an immutable snapshot without a lock. Changes of a process are
+// serialised by one mutex, which is held during the fsync, and not while others are waited for.
 package catalog

@@ -81,7 +81,8 @@ func (c *Catalog) follow() {
 // followed takes over a commit, unless it is known already.
 func (c *Catalog) followed(commit Committed) error {
 	if s := c.current.Load(); commit.Revision > s.headRevision && (commit.Whole || len(commit.Writes) > 0) {
-		next, err := (*snapshot)(nil), error(nil)
+		var next *snapshot
+		var err error
 		if commit.Whole {
 			next, err = loadSnapshot(commit.Entries)
 		} else {

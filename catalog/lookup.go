@@ -84,11 +84,8 @@ func parseRef(key string) (ref, bool) {
 }
 
 func isAbsent(err error) bool {
-	switch errs.CodeOf(err) {
-	case errs.DatabaseNotFound, errs.TableNotFound, errs.PartitionNotFound:
-		return true
-	}
-	return false
+	code := errs.CodeOf(err)
+	return code == errs.DatabaseNotFound || code == errs.TableNotFound || code == errs.PartitionNotFound
 }
 
 // refresh waits until the snapshot is as new as the store's end when it was called.

@@ -171,7 +171,7 @@ func TestModel(t *testing.T) {
 				}
 				table.nextID += int64(n)
 			},
-			"restart": func(t *rapid.T) {
+			"restart": func(*rapid.T) {
 				m.close()
 				m.open()
 			},

@@ -80,7 +80,7 @@ type History struct {
 }
 
 // Run runs a client until ctx ends.
-func (h *History) Run(ctx context.Context, t *testing.T, client int, kv catalog.KV) {
+func (h *History) Run(ctx context.Context, client int, kv catalog.KV) {
 	rng := rand.New(rand.NewPCG(uint64(client), 1))
 	for ctx.Err() == nil {
 		call := h.clock.Add(1)
@@ -211,7 +211,7 @@ func testLinearizable(t *testing.T, s Store) {
 	defer cancel()
 	var wg sync.WaitGroup
 	for i := range 6 {
-		wg.Go(func() { h.Run(ctx, t, i, kvs[i%len(kvs)]) })
+		wg.Go(func() { h.Run(ctx, i, kvs[i%len(kvs)]) })
 	}
 	wg.Wait()
 	h.Check(t, made(), 50)

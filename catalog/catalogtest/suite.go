@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"math/rand/v2"
 	"slices"
 	"sync"
@@ -228,11 +229,7 @@ func (c *copyOf) await(t *testing.T, revision uint64) map[string]catalog.Entry {
 	}, 30*time.Second, time.Millisecond)
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	out := map[string]catalog.Entry{}
-	for k, e := range c.entries {
-		out[k] = e
-	}
-	return out
+	return maps.Clone(c.entries)
 }
 
 // Followers get every commit once, in order, of all processes.

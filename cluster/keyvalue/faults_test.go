@@ -35,7 +35,7 @@ func TestLeaderFaults(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	var wg sync.WaitGroup
 	for i, s := range stores {
-		wg.Go(func() { h.Run(ctx, t, i, s) })
+		wg.Go(func() { h.Run(ctx, i, s) })
 	}
 	for _, fault := range []string{"kill", "pause"} {
 		time.Sleep(200 * time.Millisecond)
@@ -301,7 +301,6 @@ func TestDamagedSnapshot(t *testing.T) {
 			require.Contains(t, said.String(), "level=ERROR")
 			require.Contains(t, said.String(), "mr_"+name(t)+"_catalog")
 			// A compaction does not count it among the two that stay.
-			revision = entries(t, fresh)[0].Revision
 			require.NoError(t, fresh.Compact(t.Context()))
 			require.Equal(t, entries(t, a), entries(t, openStore(t, servers, keyvalue.Options{})))
 			require.EqualValues(t, 10, messages(t, servers, "commit"), "those since the older one that can be read")
@@ -346,7 +345,7 @@ func TestLostAnswers(t *testing.T) {
 	defer cancel()
 	var wg sync.WaitGroup
 	for i, s := range []*keyvalue.Store{a, b} {
-		wg.Go(func() { h.Run(ctx, t, i, s) })
+		wg.Go(func() { h.Run(ctx, i, s) })
 	}
 	wg.Wait()
 	time.Sleep(100 * time.Millisecond)

@@ -83,6 +83,7 @@ func TestKeysOverKills(t *testing.T) {
 				picture[e.Key] = e.Revision
 			case owner.Deleted:
 				delete(picture, e.Key)
+			default:
 			}
 		case <-deadline:
 			require.FailNow(t, "the watcher is behind", "%v", picture)

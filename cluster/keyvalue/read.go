@@ -142,7 +142,8 @@ func (s *Store) moveLocked(position uint64) {
 
 // reload begins anew with the newest snapshot that can be read.
 func (s *Store) reload(ctx context.Context) error {
-	missing, revision, entries := uint64(0), uint64(0), map[string]catalog.Entry(nil)
+	var missing, revision uint64
+	var entries map[string]catalog.Entry
 	for {
 		var err error
 		if revision, entries, err = s.readSnapshot(ctx); err != nil {

@@ -125,7 +125,8 @@ func (r *reader) hold(s *Store) {
 			joined = false
 			continue
 		}
-		sent, err := s.opts.Clock.Boot(), error(nil)
+		sent := s.opts.Clock.Boot()
+		var err error
 		ctx, cancel := context.WithTimeout(r.ctx, leaseTTL)
 		if joined {
 			err = r.show(ctx, s, r.last)

@@ -159,10 +159,12 @@ func watch(t *testing.T, keys owner.Keys, prefix string) <-chan owner.Event {
 
 func next(t *testing.T, events <-chan owner.Event) owner.Event {
 	t.Helper()
+	wait := time.NewTimer(30 * time.Second)
+	defer wait.Stop()
 	select {
 	case e := <-events:
 		return e
-	case <-time.After(30 * time.Second):
+	case <-wait.C:
 		require.FailNow(t, "the watcher is told nothing")
 		panic("unreachable")
 	}
