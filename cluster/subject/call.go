@@ -25,6 +25,8 @@ const (
 	askTime = 2 * time.Second
 	// callTime bounds a call whose caller sets no end.
 	callTime = 60 * time.Second
+	// closeTime bounds the wait for calls that are being answered when all ends.
+	closeTime = 3 * time.Second
 	// doubtAfter is how long an answer is waited for before it is asked whether the owner
 	// is still the one.
 	doubtAfter = 2 * time.Second
@@ -48,6 +50,8 @@ type Calls struct {
 	life  context.Context
 	end   context.CancelFunc
 	tasks sync.WaitGroup
+	// drains are subscriptions that have ended and may have calls in them.
+	drains sync.WaitGroup
 
 	calls, nobody prometheus.Counter
 
@@ -80,8 +84,22 @@ func New(conn *cluster.Conn, names cluster.Names, o Options) *Calls {
 	return c
 }
 
-// Close ends the answering of calls, and what is under way.
+// Close ends the answering of calls: those that came before are answered, unless that
+// takes long.
 func (c *Calls) Close() {
+	answered := make(chan struct{})
+	go func() {
+		defer close(answered)
+		c.drains.Wait()
+		c.tasks.Wait()
+		_ = c.conn.NATS().FlushTimeout(flushTime) // whose caller hears nothing asks again
+	}()
+	long := time.NewTimer(closeTime)
+	defer long.Stop()
+	select {
+	case <-answered:
+	case <-long.C:
+	}
 	c.end()
 	c.tasks.Wait()
 	c.mu.Lock()

@@ -5,6 +5,7 @@ import (
 	"crypto/rand"
 	"encoding/hex"
 	"log/slog"
+	"sync"
 	"time"
 
 	"github.com/nats-io/nats.go"
@@ -66,8 +67,17 @@ func (c *Calls) subscribe(subject string, fn nats.MsgHandler) (*nats.Subscriptio
 	return sub, nil
 }
 
+// drain ends a subscription when what was on its way has been handled.
 func (c *Calls) drain(sub *nats.Subscription) {
-	if err := sub.Drain(); err != nil && c.life.Err() == nil && c.conn.NATS().IsConnected() {
+	c.drains.Add(1)
+	done := sync.OnceFunc(c.drains.Done)
+	sub.SetClosedHandler(func(string) { done() })
+	err := sub.Drain()
+	if err == nil {
+		return
+	}
+	done()
+	if c.life.Err() == nil && c.conn.NATS().IsConnected() {
 		c.o.Logger.Warn("subscription not ended well", slog.String("subject", sub.Subject), slog.Any("err", err))
 	}
 }
