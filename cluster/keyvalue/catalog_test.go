@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"math/rand/v2"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -411,4 +412,47 @@ func TestChanged(t *testing.T) {
 	_, err = a.DropDatabase(ctx, "d", true)
 	require.NoError(t, err)
 	want("dropped d.u")
+}
+
+// A catalog that was exported by one cluster is imported into another one's empty stream,
+// larger than a message, and all its processes go on with it; another import is refused.
+func TestImport(t *testing.T) {
+	servers := natstest.StartT(t, 1)
+	old := openCatalogs(t, servers, 1)[0]
+	for n := range 30 {
+		_, err := old.CreateDatabase(t.Context(), fmt.Sprint("big", n), string(noise(60_000, byte(n))))
+		require.NoError(t, err)
+	}
+	table, _, err := old.CreateTable(t.Context(), "d", spec("t"), false)
+	require.NoError(t, err)
+	p, _, err := old.EnsurePartition(t.Context(), table.ID, []string{"x"})
+	require.NoError(t, err)
+	b, revision, err := old.Export(t.Context())
+	require.NoError(t, err)
+	require.Greater(t, len(b), 1<<20)
+	t.Run("into another", func(t *testing.T) {
+		s := openStore(t, servers, keyvalue.Options{})
+		require.NoError(t, catalog.Import(t.Context(), s, b, revision+10))
+		require.True(t, errs.Is(catalog.Import(t.Context(), s, b, 0), errs.InvalidRequest))
+		for _, c := range []*catalog.Catalog{openCatalog(t, s), openCatalog(t, openStore(t, servers, keyvalue.Options{}))} {
+			require.Equal(t, old.ClusterID(), c.ClusterID())
+			require.Equal(t, revision+11, c.Revision())
+			got, err := c.Table(t.Context(), table.Path)
+			require.NoError(t, err)
+			require.Equal(t, table, got)
+			same, err := c.Partition(t.Context(), table.ID, p.Name)
+			require.NoError(t, err)
+			require.Equal(t, p, same)
+		}
+	})
+}
+
+// noise is text that does not compress well.
+func noise(n int, seed byte) []byte {
+	c := rand.NewChaCha8([32]byte{seed})
+	b := make([]byte, n)
+	for i := range b {
+		b[i] = ' ' + byte(c.Uint64()%95)
+	}
+	return b
 }
