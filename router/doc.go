@@ -36,5 +36,12 @@
 //	R9  The rows of a keyed table are the same from its state, and from the lake with
 //	    what the log has on top (overlay.go); which is read is a matter of cost.
 //
+//	R10 A shard may be here or elsewhere, and change its owner between any two calls: Owners
+//	    is asked each time (owners.go). What is refused with errs.NotOwner is sent to where
+//	    the shard is then; the ops of a stream keep their order over that (retry.go).
+//	R11 A part that is read elsewhere gives the same rows in the same order, and stands
+//	    where it would stand (far.go): so what a stream that broke did not give is asked
+//	    for again, each row once.
+//
 // A Router is safe for concurrent use; a Reader belongs to one goroutine.
 package router

@@ -180,7 +180,7 @@ func (s *farStream) read(ctx context.Context, rem Remote, p *Plan, index []int) 
 	if err != nil {
 		return false, err
 	}
-	defer frames.Close() //nolint:errcheck // nothing is lost with it
+	defer frames.Close()
 	base := s.base
 	for {
 		f, err := frames.Next()

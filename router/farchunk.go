@@ -32,15 +32,15 @@ func (rd *Reader) farChunk(pr *partReader, f *Frame) *Chunk {
 		BucketKey: pr.Key, PartitionName: pr.Partition, Bucket: pr.Bucket.Bucket, Base: f.Base, Next: f.Next, HighWatermark: f.High,
 		Rows: f.Rows, Micros: f.Micros, rd: rd, part: pr, far: f,
 	}
-	switch f.Kind {
-	case LakeRows:
+	if f.Kind == LakeRows {
 		c.at = make([]int64, 0, f.Rows)
 		for _, r := range f.At {
 			for i := range min(r.Rows, f.Rows-len(c.at)) {
 				c.at = append(c.at, r.First+int64(i))
 			}
 		}
-	case StateRows:
+	}
+	if f.Kind == StateRows {
 		c.keys = &stateGroup{keys: f.Keys, ends: f.Ends}
 	}
 	return c

@@ -244,6 +244,7 @@ func (c *Chunk) rows(f *Frame, from int) error {
 		}
 	case LakeRows:
 		f.At = runsOf(f.Rows, 1, func(i int) int64 { return c.at[from+i] })
+	case NoRows:
 	case StateRows:
 		for i := range f.Rows {
 			f.Keys = append(f.Keys, c.stateKey(from+i)...)

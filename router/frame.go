@@ -161,6 +161,7 @@ func runsOf(n int, step int64, value func(i int) int64) []Run {
 func (f *Frame) cut(n int) {
 	f.Rows = n
 	switch last := n - 1; f.Kind {
+	case NoRows:
 	case LogRows:
 		f.Next = millrace.Offset(runAt(f.At, last, 1)) + 1
 		f.Place.Start = f.Next

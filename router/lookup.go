@@ -234,42 +234,48 @@ type lookupFetch struct {
 	k    *keyReader
 	rows [][]byte
 	size atomic.Int64 // of the rows
+
+	mu   sync.Mutex
+	left []keyRun // of shards that are elsewhere
 }
 
 // here reads the buckets of shards that are here, and gives the others.
 func (f *lookupFetch) here(ctx context.Context) ([]keyRun, error) {
 	// Small lookups are done before a goroutine would be started.
 	alone := len(f.k.runs) == 1 || len(f.rows) <= 256
-	var away []keyRun
-	var moved sync.Mutex
-	eg := errgroup.Group{}
+	var eg errgroup.Group
 	eg.SetLimit(maxLookupFetches)
 	for _, run := range f.k.runs {
 		sh, _ := f.k.r.o.Owners.Owner(run.shard)
-		if sh == nil {
-			moved.Lock()
-			away = append(away, run)
-			moved.Unlock()
-			continue
-		}
-		fetch := func() error {
-			err := f.fetch(ctx, sh, run)
-			if errs.Is(err, errs.NotOwner) {
-				moved.Lock()
-				away = append(away, run)
-				moved.Unlock()
-				return nil
+		switch {
+		case sh == nil:
+			f.leave(run)
+		case alone:
+			if err := f.try(ctx, sh, run); err != nil {
+				return nil, err
 			}
-			return err
-		}
-		if !alone {
-			eg.Go(fetch)
-		} else if err := fetch(); err != nil {
-			return nil, err
+		default:
+			eg.Go(func() error { return f.try(ctx, sh, run) })
 		}
 	}
 	err := eg.Wait()
-	return away, err
+	return f.left, err
+}
+
+// try reads the keys of a bucket, or leaves them when the shard has just moved.
+func (f *lookupFetch) try(ctx context.Context, sh *shard.Shard, run keyRun) error {
+	err := f.fetch(ctx, sh, run)
+	if errs.Is(err, errs.NotOwner) {
+		f.leave(run)
+		return nil
+	}
+	return err
+}
+
+func (f *lookupFetch) leave(run keyRun) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.left = append(f.left, run)
 }
 
 // fetch reads the keys of a bucket in a shard that is here.

@@ -99,20 +99,21 @@ const (
 
 // pauses are the pauses while a shard has no owner.
 type pauses struct {
-	next  time.Duration
-	since time.Time
+	next   time.Duration
+	waited time.Duration
 }
 
 // wait waits until the shard is asked for again; errs.Unavailable when there is no time
 // left for that.
 func (p *pauses) wait(ctx context.Context, id millrace.ShardID) error {
 	if p.next == 0 {
-		p.next, p.since = firstPause, time.Now()
+		p.next = firstPause
 	}
 	d := p.next/2 + rand.N(p.next/2)
 	p.next = min(2*p.next, longestPause)
 	end, bounded := ctx.Deadline()
-	if time.Since(p.since)+d > patience || bounded && time.Until(end) < d {
+	p.waited += d
+	if p.waited > patience || bounded && time.Until(end) < d {
 		return errs.New(errs.Unavailable, "shard %d has no owner that answers at the moment; nothing was done: try again", id)
 	}
 	t := time.NewTimer(d)

@@ -91,7 +91,7 @@ func newRouter(o router.Options, shards []*shard.Shard) *router.Router {
 		Table: func(ctx context.Context, id millrace.TableID) (*millrace.Table, error) {
 			return o.Catalog.TableByID(ctx, id)
 		},
-		Verify: func(token string) error { return nil },
+		Verify: func(string) error { return nil },
 	})
 	processes.all.Store(number, s)
 	o.Owners = &farOwners{shards: len(shards), c: shardrpc.NewClient(shardrpc.ClientOptions{

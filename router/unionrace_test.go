@@ -59,7 +59,7 @@ func TestUnionWhileTiering(t *testing.T) {
 		}))
 	}
 	var acked [2]atomic.Int64
-	var again sync.Map // rows that were sent again, though they may have been written
+	var again sync.Map   // rows that were sent again, though they may have been written
 	var day atomic.Int64 // partitions before it take no more writes
 	ctx, cancel := context.WithTimeout(context.Background(), 3*time.Second)
 	defer cancel()

@@ -64,10 +64,10 @@ func (d *decoder) failure() error {
 	if d.bad {
 		return errBroken
 	}
-	switch e.Code {
-	case codeDeadline:
+	if e.Code == codeDeadline {
 		return context.DeadlineExceeded
-	case codeCanceled:
+	}
+	if e.Code == codeCanceled {
 		return errs.New(errs.NotOwner, "the process that owned the shard ended the call")
 	}
 	if cause != "" {

@@ -26,7 +26,7 @@ const (
 func (r *remote) Read(ctx context.Context, form []byte) (router.Frames, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	quiet := time.AfterFunc(silence, cancel)
-	resp, err := r.c.do(ctx, r.id, pathRead, form)
+	resp, err := r.c.do(ctx, r.id, pathRead, form) //nolint:bodyclose // frameReader closes it
 	if err != nil {
 		quiet.Stop()
 		cancel()
@@ -61,6 +61,11 @@ func (s *Server) read(w http.ResponseWriter, r *http.Request, id millrace.ShardI
 		http.Error(w, "no rows are read here", http.StatusNotFound)
 		return
 	}
+	if !s.reads.TryAcquire(1) {
+		http.Error(w, "too many reads at a time", http.StatusServiceUnavailable)
+		return
+	}
+	defer s.reads.Release(1)
 	ctx := r.Context()
 	far, err := s.o.Router.OpenFarRead(ctx, id, form)
 	if errs.Is(err, errs.NotOwner) {
@@ -106,7 +111,7 @@ type beating struct {
 	mu   sync.Mutex
 	w    frameWriter
 	c    *http.ResponseController
-	last time.Time
+	sent bool // something, since the last tick
 }
 
 func (b *beating) flush() error { return b.c.Flush() }
@@ -118,7 +123,7 @@ func (b *beating) write(do func(*frameWriter) error) error {
 	if err == nil {
 		err = b.flush()
 	}
-	b.last = time.Now()
+	b.sent = true
 	return err
 }
 
@@ -138,11 +143,12 @@ func (b *beating) beat(touch func()) (stop func()) {
 			touch()
 			if b.mu.TryLock() { // else something is being sent
 				var err error
-				if time.Since(b.last) >= beatEvery/2 {
+				if !b.sent {
 					if err = b.w.beat(); err == nil {
 						err = b.flush()
 					}
 				}
+				b.sent = false
 				b.mu.Unlock()
 				if err != nil {
 					return

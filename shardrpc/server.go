@@ -38,15 +38,19 @@ type ServerOptions struct {
 type Server struct {
 	o      ServerOptions
 	room   *semaphore.Weighted
+	reads  *semaphore.Weighted
 	tables tables
 }
+
+// maxReads bounds the streams of rows at a time.
+const maxReads = 2048
 
 // NewServer makes a server.
 func NewServer(o ServerOptions) *Server {
 	if o.Bytes == 0 {
 		o.Bytes = 256 << 20
 	}
-	return &Server{o: o, room: semaphore.NewWeighted(o.Bytes)}
+	return &Server{o: o, room: semaphore.NewWeighted(o.Bytes), reads: semaphore.NewWeighted(maxReads)}
 }
 
 // Answer answers a call that came by a Transport.
@@ -63,7 +67,7 @@ func (s *Server) Answer(ctx context.Context, id millrace.ShardID, request []byte
 func (s *Server) serve(ctx context.Context, id millrace.ShardID, request []byte, inRoom bool) (answer []byte) {
 	defer func() {
 		if p := recover(); p != nil { // which ends one call, not the process
-			s.o.Logger.Error("a call of another process broke", slog.Any("panic", p), slog.String("stack", string(debug.Stack())))
+			s.o.Logger.ErrorContext(ctx, "a call of another process broke", slog.Any("panic", p), slog.String("stack", string(debug.Stack())))
 			answer = appendFailure([]byte{statusError}, errs.New(errs.Internal, "the call broke: %v", p))
 		}
 	}()
