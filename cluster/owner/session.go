@@ -147,7 +147,9 @@ func (m *Manager) lose() {
 	for id, s := range m.shards {
 		if s.leading {
 			s.leading, s.epoch = false, 0
-			led = append(led, id)
+			if !s.busy { // else it is handed over or abandoned already
+				led = append(led, id)
+			}
 		}
 	}
 	m.mu.Unlock()

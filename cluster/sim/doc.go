@@ -23,6 +23,7 @@
 //  3. A scan and a lookup see what the changelog makes up to one of its records.
 //  4. When the faults end, every shard is served again and all of that holds; also when
 //     every process has lost its directory.
+//  5. The manager makes calls for one shard one at a time.
 //
 // Planted bugs, in wrappers that are in the tests alone, show that it would find: a log
 // that is no fence, a shard that goes on after an unknown outcome as if nothing were in

@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"math/rand/v2"
 	"slices"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -43,6 +44,10 @@ type process struct {
 	logFaults          atomic.Int64 // of 100 appends
 	seed               uint64
 	opened             atomic.Uint64
+
+	mu    sync.Mutex
+	calls map[millrace.ShardID]int  // of the manager, under way
+	after map[millrace.ShardID]bool // what is to be abandoned when they have ended
 }
 
 // Boot implements owner.Clock.
@@ -66,7 +71,10 @@ func (p *process) sleep(d time.Duration) error {
 }
 
 func (w *world) start(name string, fs *vfs.MemFS) error {
-	p := &process{w: w, name: name, fs: fs, keys: w.store.Client(), objects: objstoretest.NewFaulty(w.objects), seed: w.rng.Uint64()}
+	p := &process{
+		w: w, name: name, fs: fs, keys: w.store.Client(), objects: objstoretest.NewFaulty(w.objects), seed: w.rng.Uint64(),
+		calls: map[millrace.ShardID]int{}, after: map[millrace.ShardID]bool{},
+	}
 	p.gone, p.kill = context.WithCancel(context.Background())
 	p.bootSkew.Store(int64(w.rng.IntN(7200)) * int64(time.Second))
 	p.wallSkew.Store(int64(w.rng.IntN(20)-10) * int64(time.Second))
@@ -143,6 +151,7 @@ func (p *process) log(id millrace.ShardID) *faultyLog {
 
 // Lead implements owner.Host.
 func (p *process) Lead(ctx context.Context, id millrace.ShardID, least millrace.Epoch, valid func() error) (millrace.Epoch, error) {
+	defer p.call(id)()
 	if p.w.bug == staleRead {
 		valid = func() error { return nil }
 	}
@@ -165,7 +174,7 @@ func (p *process) open(ctx context.Context, id millrace.ShardID, on storage.Leas
 			p.w.count("promoted")
 			return sh, nil
 		}
-		p.Abandon(id)
+		_ = p.worker.Abandon(ctx, id)
 	}
 	sh, err := p.worker.Open(ctx, id, p.log(id), on)
 	if err != nil && !passing(err) {
@@ -184,22 +193,61 @@ func (p *process) watch(id millrace.ShardID, stopped <-chan struct{}, why func()
 	sh, f := p.worker.Shard(id), p.worker.Follower(id)
 	if sh != nil && sh.Stopped() == stopped || f != nil && f.Stopped() == stopped {
 		err := why()
-		p.Abandon(id)
+		p.abandon(id)
 		p.manager.Stopped(id, err)
 	}
 }
 
 // Resign implements owner.Host.
 func (p *process) Resign(ctx context.Context, id millrace.ShardID) error {
+	defer p.call(id)()
 	p.w.count("resigned")
 	return p.worker.Resign(ctx, id)
 }
 
-// Abandon implements owner.Host.
-func (p *process) Abandon(id millrace.ShardID) { _ = p.worker.Abandon(context.Background(), id) }
+// Abandon implements owner.Host: calls for one shard come one at a time.
+func (p *process) Abandon(id millrace.ShardID) {
+	if p.abandon(id) {
+		p.w.broke(fmt.Errorf("shard %d is abandoned by %s while another call is under way", id, p.name))
+	}
+}
+
+// abandon ends what is open, after the call that is under way, if one is: the worker would
+// wait for it in a mutex, and the bubble's clock would stand still for both.
+func (p *process) abandon(id millrace.ShardID) (under bool) {
+	p.mu.Lock()
+	under = p.calls[id] > 0
+	p.after[id] = under
+	p.mu.Unlock()
+	if !under {
+		_ = p.worker.Abandon(context.Background(), id)
+	}
+	return under
+}
+
+// call notes that a call for a shard is under way, until end is called.
+func (p *process) call(id millrace.ShardID) (end func()) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.calls[id]++
+	return func() {
+		p.mu.Lock()
+		p.calls[id]--
+		due := p.calls[id] == 0 && p.after[id]
+		if due {
+			p.after[id] = false
+		}
+		p.mu.Unlock()
+		if due {
+			p.w.count("abandoned after a call")
+			_ = p.worker.Abandon(context.Background(), id)
+		}
+	}
+}
 
 // Follow implements owner.Host.
 func (p *process) Follow(ctx context.Context, id millrace.ShardID) error {
+	defer p.call(id)()
 	f, err := p.worker.Follow(ctx, id, p.log(id))
 	if err != nil {
 		return err
