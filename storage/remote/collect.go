@@ -75,13 +75,10 @@ type collection struct {
 // manifest reads a manifest; nil when it is damaged.
 func (c *collection) manifest(ctx context.Context, number uint64) (*shard.Manifest, error) {
 	m, err := c.r.manifest(ctx, number)
-	if err != nil && !passOver(err) {
-		return nil, err
-	}
-	if err != nil {
+	if passOver(err) {
 		return nil, nil
 	}
-	return m, nil
+	return m, err
 }
 
 // due says whether a manifest has superseded the one before long enough ago.

@@ -208,7 +208,7 @@ func TestFlips(t *testing.T) {
 	w := newWorldOn(t, 4, objectsOn(t, fs))
 	calm(w)
 	for _, m := range w.Tables {
-		m.Table.Table.Options.LocalTTL = -1
+		m.Options.LocalTTL = -1
 	}
 	w.MustOpen()
 	for range 4 {
@@ -343,7 +343,7 @@ func TestLocalTTL(t *testing.T) {
 	w := newWorld(t, 6)
 	calm(w)
 	for _, m := range w.Tables {
-		m.Table.Table.Options.LocalTTL = time.Hour
+		m.Options.LocalTTL = time.Hour
 	}
 	w.MustOpen()
 	w.write(500)
@@ -402,7 +402,7 @@ func TestOverS3(t *testing.T) {
 	w := newWorldOn(t, 9, objects)
 	calm(w)
 	for _, m := range w.Tables {
-		m.Table.Table.Options.LocalTTL = -1
+		m.Options.LocalTTL = -1
 	}
 	w.MustOpen()
 	for range 3 {

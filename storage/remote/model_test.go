@@ -28,7 +28,7 @@ func testModel(t *testing.T, seed uint64) {
 	w.tables()
 	if w.Rng.IntN(2) == 0 {
 		for _, m := range w.Tables {
-			m.Table.Table.Options.LocalTTL = []time.Duration{-1, 100 * time.Millisecond}[w.Rng.IntN(2)]
+			m.Options.LocalTTL = []time.Duration{-1, 100 * time.Millisecond}[w.Rng.IntN(2)]
 		}
 	}
 	w.MustOpen()

@@ -185,7 +185,7 @@ func (u *upload) writeTails(w *bufio.Writer, todo []fresh) ([]shard.TailSpan, er
 // eachBatch gives the batches of a log that end behind an offset, in order.
 func eachBatch(b *bucket.Pinned, from millrace.Offset, give func(*segment.BatchHeader, []byte) error) error {
 	for i, f := range b.Open {
-		if settled(b.State.Files, i) || f.End() <= from {
+		if settled(b.Files, i) || f.End() <= from {
 			continue
 		}
 		for _, ref := range f.Batches() {

@@ -75,11 +75,10 @@ func unusable(ctx context.Context, o *Options) (cause, err error) {
 	}
 	local, err := readManifest(o.FS, o.Dir)
 	if err != nil {
-		return err, nil //nolint:nilerr // the object store may have one that reads
+		return err, nil // the object store may have one that reads
 	}
-	away := false
 	if local != nil {
-		away = slices.ContainsFunc(local.Buckets, func(b BucketManifest) bool {
+		away := slices.ContainsFunc(local.Buckets, func(b BucketManifest) bool {
 			return slices.ContainsFunc(b.Files, func(f bucket.FileState) bool { return f.Away })
 		})
 		if !away {

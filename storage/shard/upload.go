@@ -155,7 +155,7 @@ func (s *Shard) uploadLoop(ctx context.Context) {
 				err = s.upload(ctx, job.c)
 				job.c.Release()
 				if rerr := s.o.FS.RemoveAll(path.Join(s.o.Dir, uploadDir)); rerr != nil {
-					s.o.Logger.Warn("files of an upload stay until the next one", slog.Int("shard", int(s.o.ID)), slogErr(rerr))
+					s.o.Logger.WarnContext(ctx, "files of an upload stay until the next one", slog.Int("shard", int(s.o.ID)), slogErr(rerr))
 				}
 			}
 			s.uploadEnded(err)
