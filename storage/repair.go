@@ -28,14 +28,6 @@ func Repair(ctx context.Context, o Options, accept bool, copies string) ([]*shar
 		return nil, err
 	}
 	defer w.cache.Unref()
-	if accept {
-		if err := o.FS.MkdirAll(copies, 0o755); err != nil {
-			return nil, fmt.Errorf("storage.Repair: %w", err)
-		}
-		if err := shard.SyncTree(o.FS, copies); err != nil {
-			return nil, fmt.Errorf("storage.Repair: %w", err)
-		}
-	}
 	dir := path.Join(o.Dir, walDir)
 	lost, files, err := openForRepair(w, dir, accept, copies)
 	if err != nil {

@@ -26,6 +26,7 @@ type commands struct {
 	Config configCmd `cmd:"" help:"Show settings."`
 
 	Restore restoreCmd `cmd:"" help:"Make a data directory of what an object store holds."`
+	WAL     walCmd     `cmd:"" name:"wal" help:"Repair the write-ahead log of a stopped server."`
 
 	DB    dbCmd    `cmd:"" name:"db" help:"Create, list, describe and drop databases."`
 	Table tableCmd `cmd:"" help:"Create, list, describe, change and drop tables."`

@@ -214,7 +214,10 @@ func (rp *repair) keep(copies string) error {
 			return fmt.Errorf("shard.Repair: %w", err)
 		}
 	}
-	return SyncTree(fs, copies)
+	if err := SyncTree(fs, copies); err != nil {
+		return err
+	}
+	return bucket.SyncDir(fs, path.Dir(path.Dir(copies))) // the directory of all shards' may be new
 }
 
 // SyncTree makes the entries of a directory, of all below it, and its own durable.
