@@ -147,7 +147,9 @@ func TestAlterLake(t *testing.T) {
 	refused(`[{"op":"add_column","column":{"name":"a.deep.at","type":"TIME(7)"}}]`, errs.UnsupportedByLake, `"a.deep.at" is TIME(7)`)
 	refused(`[{"op":"set_properties","properties":{"table.datalake.system-columns":"true"}}]`, errs.InvalidProperty, "fixed once the table is in the lake")
 	must(`[{"op":"alter_type","name":"d","type":"DECIMAL(38,2)"},{"op":"set_properties","properties":{"table.datalake.iceberg.delete-mode":"rewrite","table.datalake.freshness":"2s"}}]`,
-		lakeDefaults(func(o *millrace.LakeOptions) { o.Freshness, o.Deletes, o.Gaps = 2*time.Second, millrace.RewriteFiles, 1 }))
+		lakeDefaults(func(o *millrace.LakeOptions) {
+			o.Freshness, o.Deletes, o.Gaps = 2*time.Second, millrace.RewriteFiles, 1
+		}))
 
 	off := lakeDefaults(func(o *millrace.LakeOptions) {
 		o.Enabled, o.Freshness, o.Deletes, o.Gaps = false, 2*time.Second, millrace.RewriteFiles, 2
@@ -158,7 +160,9 @@ func TestAlterLake(t *testing.T) {
 	refused(`[{"op":"set_properties","properties":{"table.datalake.system-columns":"true"}}]`, errs.InvalidProperty, "fixed once the table is in the lake")
 	must(nanos, off)
 	refused(enable, errs.UnsupportedByLake, `"x.at" is TIMESTAMP(9)`)
-	must(`[{"op":"drop_column","name":"x"},`+enable[1:], lakeDefaults(func(o *millrace.LakeOptions) { o.Freshness, o.Deletes, o.Gaps = 2*time.Second, millrace.RewriteFiles, 2 }))
+	must(`[{"op":"drop_column","name":"x"},`+enable[1:], lakeDefaults(func(o *millrace.LakeOptions) {
+		o.Freshness, o.Deletes, o.Gaps = 2*time.Second, millrace.RewriteFiles, 2
+	}))
 }
 
 // What is missing between lake and log may be so from before the table was in the lake, and

@@ -68,7 +68,7 @@ func (s *Server) openNATS(ctx context.Context) error {
 		return err
 	}
 	for _, w := range found.Warnings {
-		s.log.WarnContext(ctx, "nats: "+w)
+		s.log.WarnContext(ctx, "nats is not set as it should be", slog.String("found", w))
 	}
 	s.member = &member{name: name, conn: conn, replicas: found.Replicas}
 	return nil

@@ -41,8 +41,12 @@ func (s *Settings) checkCluster() error {
 		}
 	}
 	for _, a := range []address{
-		{name: "nats-creds", value: s.NATSCreds}, {name: "nats-ca", value: s.NATSCA}, {name: "nats-cert", value: s.NATSCert},
-		{name: "nats-key", value: s.NATSKey}, {name: "worker-name", value: s.WorkerName}, {name: "advertise-http", value: s.AdvertiseHTTP},
+		{name: "nats-creds", value: s.NATSCreds},
+		{name: "nats-ca", value: s.NATSCA},
+		{name: "nats-cert", value: s.NATSCert},
+		{name: "nats-key", value: s.NATSKey},
+		{name: "worker-name", value: s.WorkerName},
+		{name: "advertise-http", value: s.AdvertiseHTTP},
 	} {
 		if a.value != "" {
 			return wrong(a.name, "is of a cluster, and nats-url is not set")

@@ -34,7 +34,7 @@ func testRebuild(t *testing.T, seed uint64) {
 	w.tables()
 	if w.Rng.IntN(2) == 0 {
 		for _, m := range w.Tables {
-			m.Table.Table.Options.LocalTTL = -1
+			m.Options.LocalTTL = -1
 		}
 	}
 	w.MustOpen()

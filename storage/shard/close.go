@@ -41,7 +41,7 @@ func (s *Shard) Resign(ctx context.Context) error {
 	gone := errs.New(errs.NotOwner, "shard %d has moved to another worker", s.o.ID)
 	s.leave(gone)
 	if s.kv == nil || s.Err() != nil {
-		return nil
+		return nil //nolint:nilerr // it has stopped already, which is what was asked for
 	}
 	s.endLoop()
 	var err error
@@ -98,7 +98,7 @@ func (s *Shard) shutdown(ctx context.Context) error {
 			defer close(s.closed)
 			s.snapshots.open.Wait()
 			if err := s.closeFiles(); err != nil {
-				s.o.Logger.Error("shard did not close", slogErr(err))
+				s.o.Logger.ErrorContext(ctx, "shard did not close", slogErr(err))
 			}
 		}()
 		return err

@@ -241,8 +241,7 @@ func (s *Shard) dropGroup(g *group, cause error) {
 
 // fatal says whether a log that refused an append takes no more (wal.Log).
 func fatal(err error) bool {
-	switch errs.CodeOf(err) {
-	case errs.StorageFull, errs.Overloaded, errs.Unavailable:
+	if errs.Is(err, errs.StorageFull) || errs.Is(err, errs.Overloaded) || errs.Is(err, errs.Unavailable) {
 		return errors.Is(err, wal.ErrStopped)
 	}
 	return true

@@ -167,11 +167,8 @@ func (f *Follower) step(ctx context.Context) error {
 
 // passing says whether what went wrong may go by.
 func (f *Follower) passing(err error) bool {
-	switch errs.CodeOf(err) {
-	case errs.Unavailable, errs.Overloaded, errs.StorageFull:
-		return true
-	}
-	return errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded)
+	return errs.Is(err, errs.Unavailable) || errs.Is(err, errs.Overloaded) || errs.Is(err, errs.StorageFull) ||
+		errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded)
 }
 
 // round applies what there is in the log; with checkpoints, also what makes it durable

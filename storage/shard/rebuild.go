@@ -99,7 +99,7 @@ func cutAt(b *BucketManifest, tail []bucket.TailBatch, next millrace.Offset) ([]
 	for ; n < len(tail) && tail[n].Header.End() <= next; n++ {
 		end = tail[n].Header.End()
 	}
-	if end != next && !(len(tail) == 0 && len(b.Files) == 0) {
+	if end != next && (len(tail) > 0 || len(b.Files) > 0) {
 		return nil, errs.New(errs.CorruptData, "the log of bucket %s in the object store has no batch that ends at offset %d, where its state stands, but one at %d", b.ID, next, end)
 	}
 	kept := min(b.kept(), next)
