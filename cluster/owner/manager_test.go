@@ -52,6 +52,7 @@ type process struct {
 	led     map[millrace.ShardID]led
 	follows map[millrace.ShardID]time.Time // since when
 	broken  map[millrace.ShardID]bool
+	short   map[millrace.ShardID]bool // stop by themselves before Lead, or Follow, has returned
 }
 
 type led struct {
@@ -69,7 +70,7 @@ func newWorld(t *testing.T, seed uint64) *world {
 func (w *world) start(name string) *process {
 	p := &process{
 		w: w, name: name, keys: w.store.Client(), skew: time.Duration(w.rnd.IntN(7200)) * time.Second,
-		led: map[millrace.ShardID]led{}, follows: map[millrace.ShardID]time.Time{}, broken: map[millrace.ShardID]bool{},
+		led: map[millrace.ShardID]led{}, follows: map[millrace.ShardID]time.Time{}, broken: map[millrace.ShardID]bool{}, short: map[millrace.ShardID]bool{},
 	}
 	p.run, p.end = context.WithCancel(context.Background())
 	n := 0
@@ -132,8 +133,13 @@ func (p *process) Lead(ctx context.Context, id millrace.ShardID, least millrace.
 	if p.run.Err() != nil {
 		return 0, p.run.Err()
 	}
-	p.led[id] = led{epoch, valid}
 	delete(p.follows, id)
+	if p.short[id] {
+		delete(p.short, id)
+		p.m.Stopped(id, errors.New("fenced"))
+		return epoch, nil
+	}
+	p.led[id] = led{epoch, valid}
 	return epoch, nil
 }
 
@@ -156,6 +162,11 @@ func (p *process) Abandon(id millrace.ShardID) {
 func (p *process) Follow(_ context.Context, id millrace.ShardID) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	if p.short[id] {
+		delete(p.short, id)
+		p.m.Stopped(id, errors.New("purged"))
+		return nil
+	}
 	p.follows[id] = time.Now()
 	return nil
 }
@@ -351,6 +362,27 @@ func TestDrainMovesShards(t *testing.T) {
 		p.end()
 		delete(w.procs, "b")
 		require.Eventually(t, w.allServed, 5*time.Second, 10*time.Millisecond)
+		w.stopAll()
+	})
+}
+
+// TestShardThatStopsWhileItIsTaken: that a shard stopped, or is followed no more, is not
+// forgotten when the task that began it ends after that.
+func TestShardThatStopsWhileItIsTaken(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, 7)
+		a := w.start("a")
+		a.mu.Lock()
+		a.short[3] = true
+		a.mu.Unlock()
+		w.until(20*time.Second, "all shards are served", w.allServed)
+		b := w.start("b")
+		b.mu.Lock()
+		for id := range millrace.ShardID(simShards) {
+			b.short[id] = true
+		}
+		b.mu.Unlock()
+		w.until(time.Minute, "balance", w.balanced)
 		w.stopAll()
 	})
 }

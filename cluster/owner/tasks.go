@@ -14,6 +14,7 @@ type shardState struct {
 	leading     bool
 	epoch       millrace.Epoch
 	following   bool
+	stopped     bool // by itself while a task was under way, which did not know
 	busy        bool // a task runs for it
 	fails       int  // in a row
 	retryAt     time.Duration
@@ -69,6 +70,8 @@ func (m *Manager) next(id millrace.ShardID, s *shardState, p place, holder strin
 	lease := m.board.leases[id]
 	ours := lease.Worker == m.o.Worker && lease.Incarnation == m.session.Incarnation && !lease.Released
 	switch {
+	case s.stopped:
+		return m.abandon(id)
 	case s.leading && !ours && lease.revision != 0:
 		return m.abandon(id) // somebody took it: our session had ended
 	case ours && !s.leading && p.owner != m.o.Worker && p.owner != "":
@@ -225,7 +228,7 @@ func (m *Manager) follow(id millrace.ShardID) task {
 func (m *Manager) abandon(id millrace.ShardID) task {
 	return func(context.Context) (func(*shardState), error) {
 		m.o.Host.Abandon(id)
-		return func(s *shardState) { s.leading, s.following = false, false }, nil
+		return func(s *shardState) { s.leading, s.following, s.stopped = false, false, false }, nil
 	}
 }
 
@@ -235,7 +238,8 @@ func (m *Manager) Stopped(id millrace.ShardID, cause error) {
 	m.o.Logger.Warn("shard stopped", slog.Int("shard", int(id)), slog.Any("err", cause))
 	m.mu.Lock()
 	if s := m.shards[id]; s != nil {
-		s.leading, s.following = false, false
+		// A task that is under way may be about to say that the shard is led.
+		s.leading, s.following, s.stopped = false, false, s.busy
 	}
 	m.mu.Unlock()
 	poke(m.wake)
