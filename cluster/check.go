@@ -63,7 +63,7 @@ func (c *Conn) Check(ctx context.Context, d Demands) (Findings, error) {
 		return f, err
 	}
 	if d.SystemURLs == "" && d.SystemCredentials == "" {
-		warn("whether the NATS servers sync what they write cannot be seen without their system account: make sure that each has jetstream.sync_interval: always, or a power cut loses rows")
+		warn("whether the NATS servers sync what they write cannot be seen without their system account (--nats-system-url): make sure that each has jetstream.sync_interval: always, or a power cut loses rows")
 		return f, nil
 	}
 	servers, err := c.serverSettings(ctx, d)

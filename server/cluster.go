@@ -63,7 +63,9 @@ func (s *Server) openNATS(ctx context.Context) error {
 		return err
 	}
 	s.onStop("nats", func(context.Context) error { conn.Close(); return nil })
-	found, err := conn.Check(ctx, cluster.Demands{Insecure: s.settings.InsecureNATS})
+	found, err := conn.Check(ctx, cluster.Demands{
+		Insecure: s.settings.InsecureNATS, SystemURLs: s.settings.NATSSystemURL, SystemCredentials: s.settings.NATSSystemCreds,
+	})
 	if err != nil {
 		return err
 	}

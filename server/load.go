@@ -234,7 +234,7 @@ func (s *Settings) Print(w io.Writer, origins Origins) error {
 		switch f.name {
 		case "lake-catalog-properties":
 			value = withoutSecrets(value)
-		case "nats-url":
+		case "nats-url", "nats-system-url":
 			value = withoutPasswords(value)
 		}
 		if f.value.Kind() != reflect.Bool && f.value.Kind() != reflect.Int {

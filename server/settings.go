@@ -38,6 +38,8 @@ type Settings struct {
 	NATSCA          string   `name:"nats-ca" default:"" help:"File of the authorities that sign the certificates of NATS; empty: those of the system."`
 	NATSCert        string   `name:"nats-cert" default:"" help:"File of the certificate shown to NATS."`
 	NATSKey         string   `name:"nats-key" default:"" help:"File of that certificate's key."`
+	NATSSystemURL   string   `name:"nats-system-url" default:"" help:"Addresses of NATS with the user of its system account, which alone tells whether the servers sync what they write; empty: that is not asked."`
+	NATSSystemCreds string   `name:"nats-system-creds" default:"" help:"File of the credentials for that account."`
 	InsecureNATS    bool     `name:"insecure-nats" default:"false" help:"Use NATS servers that do not sync each write: a power cut of several can lose acknowledged rows."`
 	ClusterName     string   `name:"cluster-name" default:"millrace" help:"Name of the cluster in NATS: letters, digits, - and _."`
 	WorkerName      string   `name:"worker-name" default:"" help:"Name of this process in the cluster: letters, digits, - and _; empty: one that is drawn once and kept in the data directory."`
