@@ -15,11 +15,11 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// appendRows is how many rows a batch of an numberedAppender has.
+// appendRows is how many rows a batch of a writer has.
 const appendRows = 20
 
-// numberedAppender is one writer of a log table, whose rows are all in one bucket, and what it knows of its batches.
-type numberedAppender struct {
+// logWriter is one writer of a log table, whose rows are all in one bucket, and what it knows of its batches.
+type logWriter struct {
 	n        int
 	kind     string // "sequence", "key" or "plain"
 	batches  []fate // a plain one's; of the others, all that are not the last are done
@@ -29,7 +29,7 @@ type numberedAppender struct {
 	problems []string
 }
 
-func (a *numberedAppender) body(batch int) string {
+func (a *logWriter) body(batch int) string {
 	var b strings.Builder
 	for i := range appendRows {
 		fmt.Fprintf(&b, "{\"w\":%d,\"n\":%d}\n", a.n, batch*appendRows+i)
@@ -39,7 +39,7 @@ func (a *numberedAppender) body(batch int) string {
 
 // run appends until the context ends. A writer that numbers its batches, or gives them keys, sends one again through
 // any front until it is acknowledged; a plain one never does.
-func (a *numberedAppender) run(ctx context.Context, doors []string, path string, random *rand.Rand) {
+func (a *logWriter) run(ctx context.Context, doors []string, path string, random *rand.Rand) {
 	c := &http.Client{Timeout: 45 * time.Second}
 	defer c.CloseIdleConnections()
 	a.passed()
@@ -80,7 +80,7 @@ func (a *numberedAppender) run(ctx context.Context, doors []string, path string,
 	}
 }
 
-func (a *numberedAppender) passed() {
+func (a *logWriter) passed() {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.gaps.passed(a.n)
@@ -89,45 +89,63 @@ func (a *numberedAppender) passed() {
 // tally is what was found of the rows that were sent.
 type tally struct{ acknowledged, lost, doubled, disordered, uninvited int }
 
-// check compares what appenders know with what is there.
-func checkAppended(t testing.TB, door, path string, appenders []*numberedAppender) tally {
+// appended is a row of a log that logWriters wrote.
+type appended struct{ W, N int }
+
+// checkAppended compares what appenders know with what is there.
+func checkAppended(t testing.TB, door, path string, appenders []*logWriter) tally {
 	t.Helper()
-	seen, last := make([]map[int]int, len(appenders)), make([]int, len(appenders))
-	for w := range appenders {
-		seen[w], last[w] = map[int]int{}, -1
+	sum, problems := judge(readAppended(t, door, path), appenders)
+	for _, p := range problems {
+		t.Error(p)
 	}
-	var sum tally
+	return sum
+}
+
+// readAppended is the whole log, in the order of each bucket.
+func readAppended(t testing.TB, door, path string) []appended {
+	t.Helper()
+	var rows []appended
 	c := &http.Client{Timeout: time.Minute}
 	for from := "earliest"; ; {
 		a, err := ask(c, "GET", door+path+"/changelog?until=latest&limit=10000&from="+url.QueryEscape(from), nil, "Accept", mediaJSON)
 		require.NoError(t, err)
 		require.Equal(t, 200, a.status, "%s", a.body)
-		var page struct {
-			Rows []struct{ W, N int }
-			Next json.RawMessage
-		}
+		var page struct{ Rows []appended }
 		require.NoError(t, json.Unmarshal(a.body, &page))
 		if len(page.Rows) == 0 {
-			break
+			return rows
 		}
-		for _, r := range page.Rows {
-			seen[r.W][r.N]++
-			switch {
-			case seen[r.W][r.N] > 1:
-				sum.doubled++
-			case r.N <= last[r.W]:
-				sum.disordered++
-			}
-			last[r.W] = max(last[r.W], r.N)
-		}
+		rows = append(rows, page.Rows...)
 		from = fmt.Sprint(a.object(t)["next"])
 	}
-	for w, a := range appenders {
-		require.Empty(t, a.problems, "writer %d: answers that no fault explains", w)
+}
+
+// judge says what of the rows is not as their writers were told.
+func judge(rows []appended, writers []*logWriter) (sum tally, problems []string) {
+	seen, last := make([]map[int]int, len(writers)), make([]int, len(writers))
+	for w := range writers {
+		seen[w], last[w] = map[int]int{}, -1
+	}
+	for _, r := range rows {
+		seen[r.W][r.N]++
+		switch {
+		case seen[r.W][r.N] > 1:
+			sum.doubled++
+		case r.N <= last[r.W]:
+			sum.disordered++
+		}
+		last[r.W] = max(last[r.W], r.N)
+	}
+	for w, a := range writers {
+		for _, p := range a.problems {
+			problems = append(problems, fmt.Sprintf("writer %d: an answer that no fault explains: %s", w, p))
+		}
 		for batch, o := range a.batches {
 			there := 0
 			for i := range appendRows {
 				there += min(seen[w][batch*appendRows+i], 1)
+				delete(seen[w], batch*appendRows+i)
 			}
 			switch o {
 			case done:
@@ -137,14 +155,11 @@ func checkAppended(t testing.TB, door, path string, appenders []*numberedAppende
 				sum.uninvited += there
 			case unknown:
 				if there != 0 && there != appendRows {
-					t.Errorf("writer %d: %d rows of batch %d are there", w, there, batch)
+					problems = append(problems, fmt.Sprintf("writer %d: %d rows of batch %d are there", w, there, batch))
 				}
-			}
-			for i := range appendRows {
-				delete(seen[w], batch*appendRows+i)
 			}
 		}
 		sum.uninvited += len(seen[w])
 	}
-	return sum
+	return sum, problems
 }

@@ -93,6 +93,14 @@ func (h *history) check(t testing.TB) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	require.Empty(t, h.wrong, "answers that no fault explains")
+	for _, v := range h.violations() {
+		t.Error(v)
+	}
+}
+
+// violations are the histories of keys that cannot have happened.
+// REQUIRES: h.mu is held.
+func (h *history) violations() []string {
 	byKey := map[int64][]porcupine.Operation{}
 	for _, o := range h.ops {
 		op := o.Input.(registerOp)
@@ -102,6 +110,7 @@ func (h *history) check(t testing.TB) {
 		}
 		byKey[op.key] = append(byKey[op.key], o)
 	}
+	var out []string
 	for key, ops := range byKey {
 		switch porcupine.CheckOperationsTimeout(registers, ops, time.Minute) {
 		case porcupine.Ok:
@@ -110,11 +119,12 @@ func (h *history) check(t testing.TB) {
 			for _, o := range ops {
 				fmt.Fprintf(&all, "%8.3f–%8.3f client %d %+v\n", float64(o.Call)/1e9, float64(o.Return)/1e9, o.ClientId, o.Input)
 			}
-			t.Errorf("key %d is not linearizable:\n%s", key, all.String())
+			out = append(out, fmt.Sprintf("key %d is not linearizable:\n%s", key, all.String()))
 		case porcupine.Unknown:
-			t.Errorf("key %d: porcupine came to no end with %d operations", key, len(ops))
+			out = append(out, fmt.Sprintf("key %d: porcupine came to no end with %d operations", key, len(ops)))
 		}
 	}
+	return out
 }
 
 // client upserts, deletes and looks up keys through any front until the context ends. The keys change every 20 s, so

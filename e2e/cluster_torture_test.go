@@ -93,9 +93,9 @@ func TestClusterTorture(t *testing.T) {
 	clients(6, func(n int, r *rand.Rand) { rows.client(ctx, n, f.doors, keyed.path(), r) })
 	clients(2, func(n int, r *rand.Rand) { tables.race(ctx, n, f.doors, db, r) })
 	clients(1, func(int, *rand.Rand) { tables.travel(ctx, f.doors, db) })
-	var appenders []*numberedAppender
+	var appenders []*logWriter
 	for n := range 6 {
-		appenders = append(appenders, &numberedAppender{n: n, kind: []string{"sequence", "key", "plain"}[n%3]})
+		appenders = append(appenders, &logWriter{n: n, kind: []string{"sequence", "key", "plain"}[n%3]})
 	}
 	clients(len(appenders), func(n int, r *rand.Rand) { appenders[n].run(ctx, f.doors, log.path(), r) })
 
@@ -133,7 +133,7 @@ func TestClusterTorture(t *testing.T) {
 		rows.count[done], rows.count[rejected], rows.count[unknown], rows.gaps.longest.Round(time.Millisecond), rows.gaps.at.Format("15:04:05"))
 	t.Logf("tables: %d operations answered; longest gap of a client %v, until %s", tables.count, tables.gaps.longest.Round(time.Millisecond), tables.gaps.at.Format("15:04:05"))
 	for _, a := range appenders {
-		t.Logf("numberedAppender %d (%s): %d batches, %d sent again; longest gap %v, until %s", a.n, a.kind, len(a.batches), a.resent, a.gaps.longest.Round(time.Millisecond), a.gaps.at.Format("15:04:05"))
+		t.Logf("writer %d (%s): %d batches, %d sent again; longest gap %v, until %s", a.n, a.kind, len(a.batches), a.resent, a.gaps.longest.Round(time.Millisecond), a.gaps.at.Format("15:04:05"))
 	}
 	t.Logf("appended rows: %s", fmt.Sprintf("%+v", sum))
 	require.Equal(t, tally{acknowledged: sum.acknowledged}, sum)
