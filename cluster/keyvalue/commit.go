@@ -124,7 +124,7 @@ func (s *Store) publish(ctx context.Context, previous uint64, id [16]byte, b []b
 				return 0, nil
 			}
 		}
-		perr := s.pause(ctx, 20*time.Millisecond)
+		perr := pause(ctx, s.ctx.Done(), 20*time.Millisecond)
 		if broken := s.Err(); perr == nil && broken != nil {
 			perr = errs.Wrap(errs.Unavailable, "catalog.Commit", broken)
 		}

@@ -99,7 +99,7 @@ func (k *Keys) Get(ctx context.Context, key string) (owner.Entry, bool, error) {
 		if err == nil {
 			return e.Entry, e.ok, nil
 		}
-		if err := k.pause(ctx, 20*time.Millisecond); err != nil {
+		if err := pause(ctx, k.conn.Done(), 20*time.Millisecond); err != nil {
 			return owner.Entry{}, false, err
 		}
 	}
@@ -160,7 +160,7 @@ func (k *Keys) change(ctx context.Context, key string, revision uint64, next fun
 				continue
 			}
 		}
-		if err := k.pause(ctx, 20*time.Millisecond); err != nil {
+		if err := pause(ctx, k.conn.Done(), 20*time.Millisecond); err != nil {
 			if unanswered {
 				return 0, &errs.Error{Code: errs.UnknownOutcome, Op: "keys", Err: err, Message: "NATS did not answer; whether key " + key + " was changed is not known"}
 			}
@@ -191,17 +191,4 @@ func (k *Keys) send(ctx context.Context, expect uint64, next func() (*nats.Msg, 
 		return 0, refused, errs.New(errs.Unavailable, "writing to stream %s: %v", k.name, err)
 	}
 	return 0, unheard, err
-}
-
-func (k *Keys) pause(ctx context.Context, d time.Duration) error {
-	wait := time.NewTimer(d)
-	defer wait.Stop()
-	select {
-	case <-wait.C:
-		return nil
-	case <-ctx.Done():
-		return errs.Wrap(errs.Unavailable, "keys", ctx.Err())
-	case <-k.conn.Done():
-		return errs.New(errs.Draining, "the connection to NATS is closed")
-	}
 }

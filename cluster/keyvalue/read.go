@@ -264,7 +264,7 @@ func (s *Store) Sync(ctx context.Context) (uint64, error) {
 		end, err := s.end(ctx)
 		switch {
 		case err != nil && ctx.Err() == nil && s.ctx.Err() == nil:
-			if err := s.pause(ctx, 50*time.Millisecond); err != nil {
+			if err := pause(ctx, s.ctx.Done(), 50*time.Millisecond); err != nil {
 				return 0, err
 			}
 			continue
@@ -280,8 +280,8 @@ func (s *Store) Sync(ctx context.Context) (uint64, error) {
 	}
 }
 
-// pause waits, unless ctx or the store ends.
-func (s *Store) pause(ctx context.Context, d time.Duration) error {
+// pause waits, unless ctx or the life of what waits ends.
+func pause(ctx context.Context, ended <-chan struct{}, d time.Duration) error {
 	wait := time.NewTimer(d)
 	defer wait.Stop()
 	select {
@@ -289,7 +289,7 @@ func (s *Store) pause(ctx context.Context, d time.Duration) error {
 		return nil
 	case <-ctx.Done():
 		return errs.Wrap(errs.Unavailable, "keyvalue", ctx.Err())
-	case <-s.ctx.Done():
-		return errs.New(errs.Draining, "the catalog's store is closed")
+	case <-ended:
+		return errs.New(errs.Draining, "the catalog's store, or its connection to NATS, is closed")
 	}
 }

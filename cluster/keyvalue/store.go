@@ -187,7 +187,7 @@ func (s *Store) start(ctx context.Context) error {
 			s.tasks.Go(s.poll)
 			return nil
 		}
-		if !errs.Is(err, errs.Unavailable) || s.pause(ctx, 100*time.Millisecond) != nil {
+		if !errs.Is(err, errs.Unavailable) || pause(ctx, s.ctx.Done(), 100*time.Millisecond) != nil {
 			return err
 		}
 	}
