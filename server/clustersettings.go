@@ -41,7 +41,9 @@ func (s *Settings) checkCluster() error {
 		}
 	}
 	for _, a := range []address{
-		{name: "nats-creds", value: s.NATSCreds}, {name: "nats-system-url", value: s.NATSSystemURL}, {name: "nats-system-creds", value: s.NATSSystemCreds},
+		{name: "nats-creds", value: s.NATSCreds},
+		{name: "nats-system-url", value: s.NATSSystemURL},
+		{name: "nats-system-creds", value: s.NATSSystemCreds},
 		{name: "nats-ca", value: s.NATSCA},
 		{name: "nats-cert", value: s.NATSCert},
 		{name: "nats-key", value: s.NATSKey},
