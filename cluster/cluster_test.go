@@ -266,3 +266,31 @@ func TestOpenStream(t *testing.T) {
 	_, err = c.OpenStream(t.Context(), config())
 	require.Equal(t, errs.Unavailable, errs.CodeOf(err))
 }
+
+// A stream is made once the leader has heard from every server; what is said of one
+// that stays away is not that there is no room.
+func TestOpenStreamAsServersStart(t *testing.T) {
+	s := natstest.StartT(t, 3)
+	for i := range 3 {
+		s.Server(i).Stop()
+	}
+	for i := range 2 { // which know from before that there is a third
+		require.NoError(t, s.Server(i).Start())
+	}
+	require.NoError(t, s.Ready(t.Context()))
+	c := connect(t, s.Server(0).URL())
+	cfg := config()
+	cfg.Replicas = 3
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
+	defer cancel()
+	_, err := c.OpenStream(ctx, cfg)
+	require.Equal(t, errs.Unavailable, errs.CodeOf(err))
+	require.ErrorContains(t, err, "has not heard from so many servers")
+	made := make(chan error, 1)
+	go func() {
+		_, err := c.OpenStream(t.Context(), cfg)
+		made <- err
+	}()
+	require.NoError(t, s.Server(2).Start())
+	require.NoError(t, <-made)
+}

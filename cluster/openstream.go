@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
@@ -12,21 +13,22 @@ import (
 	"github.com/millrace/millrace/errs"
 )
 
-const apiTimeout = 10 * time.Second
+const (
+	apiTimeout = 10 * time.Second
+	makeAgain  = 100 * time.Millisecond
+)
 
 // OpenStream opens a stream, and makes it where it is not there. One that exists must
 // be as wanted in all that could lose messages or show wrong ones (C2): errs.
 // InvalidRequest names the setting that is not. Its metadata and placement are left
-// as they are; what it may hold is made what is wanted.
+// as they are; what it may hold is made what is wanted. Servers that have just been
+// started, or are started again, are waited for, 10 s at most.
 func (c *Conn) OpenStream(ctx context.Context, want jetstream.StreamConfig) (jetstream.Stream, error) {
 	ctx, cancel := context.WithTimeout(ctx, apiTimeout)
 	defer cancel()
 	st, err := c.js.Stream(ctx, want.Name)
 	if errors.Is(err, jetstream.ErrStreamNotFound) {
-		st, err = c.js.CreateStream(ctx, want)
-		if errors.Is(err, jetstream.ErrStreamNameAlreadyInUse) { // another was quicker
-			st, err = c.js.Stream(ctx, want.Name)
-		}
+		st, err = c.makeStream(ctx, want)
 	}
 	if err != nil {
 		return nil, streamError("opening", want, err)
@@ -42,6 +44,32 @@ func (c *Conn) OpenStream(ctx context.Context, want jetstream.StreamConfig) (jet
 		}
 	}
 	return st, nil
+}
+
+// makeStream makes a stream. A cluster refuses one for want of servers until its leader
+// has heard from each, which is later than that there is a leader.
+func (c *Conn) makeStream(ctx context.Context, want jetstream.StreamConfig) (jetstream.Stream, error) {
+	again := time.NewTicker(makeAgain)
+	defer again.Stop()
+	var last error // what NATS said, not that time is over
+	for {
+		st, err := c.js.CreateStream(ctx, want)
+		if ctx.Err() != nil && last != nil {
+			return nil, last
+		}
+		if errors.Is(err, jetstream.ErrStreamNameAlreadyInUse) { // another was quicker
+			return c.js.Stream(ctx, want.Name)
+		}
+		if api, ok := errors.AsType[*jetstream.APIError](err); !ok || !missesServers(api) {
+			return st, err
+		}
+		last = err
+		select {
+		case <-ctx.Done():
+			return nil, last
+		case <-again.C:
+		}
+	}
 }
 
 // difference finds a setting of a stream that is not as it must be.
@@ -94,11 +122,20 @@ const (
 	errAccountStore jetstream.ErrorCode = 10002
 )
 
+// missesServers tells servers that the leader has not heard from since it leads from
+// those that have no room; the server says so in words only.
+func missesServers(err *jetstream.APIError) bool {
+	return err.ErrorCode == errNoPeers &&
+		(strings.Contains(err.Description, "peer offline") || strings.Contains(err.Description, "miscellaneous issue"))
+}
+
 func streamError(doing string, want jetstream.StreamConfig, err error) error {
 	api, ok := errors.AsType[*jetstream.APIError](err)
 	switch {
 	case !ok:
 		return errs.New(errs.Unavailable, "%s stream %s: %v", doing, want.Name, err)
+	case missesServers(api):
+		return errs.New(errs.Unavailable, "%s stream %s: it is to have %d replicas, and the leader of NATS has not heard from so many servers: %s", doing, want.Name, want.Replicas, api.Description)
 	case api.ErrorCode == errNoPeers || api.ErrorCode == errNoReplicas:
 		return errs.New(errs.InvalidRequest, "%s stream %s: it is to have %d replicas of %d bytes, and NATS has not so many servers with so much room: %s", doing, want.Name, want.Replicas, want.MaxBytes, api.Description)
 	case api.ErrorCode == errNoResources || api.ErrorCode == errNoStore || api.ErrorCode == errAccountStore:
