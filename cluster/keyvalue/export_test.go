@@ -34,8 +34,8 @@ func Expire(ctx context.Context, s *Store, process string) error {
 	return s.expire(ctx, process, sequence, s.revisionOf(prefixReader+process))
 }
 
-// Rejoined says whether a store is in the list of readers.
-func Rejoined(s *Store) bool { return s.revisionOf(prefixReader+s.process) > 0 }
+// Listed says whether a process is in a store's list of readers.
+func Listed(s *Store, process string) bool { return s.revisionOf(prefixReader+process) > 0 }
 
 // Ends is how often a store has asked for the stream's end.
 func Ends(s *Store) int64 { return s.ends.Load() }

@@ -1,6 +1,7 @@
 package natstest
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -11,6 +12,7 @@ import (
 	"path/filepath"
 	"strings"
 	"syscall"
+	"time"
 )
 
 // Server is one nats-server.
@@ -81,8 +83,36 @@ func (s *Server) end(sig syscall.Signal) {
 	<-s.exited
 }
 
-// Pause stops the server where it is: it answers nothing and closes nothing.
-func (s *Server) Pause() error { return s.cmd.Process.Signal(syscall.SIGSTOP) }
+// Pause stops the server where it is: it answers nothing and closes nothing. It has
+// stopped when Pause returns.
+func (s *Server) Pause() error {
+	if err := s.cmd.Process.Signal(syscall.SIGSTOP); err != nil {
+		return err
+	}
+	for !stopped(s.cmd.Process.Pid) {
+		time.Sleep(time.Millisecond) //nolint:forbidigo // the kernel tells nobody
+	}
+	return nil
+}
+
+// stopped says whether every thread of a process is stopped, or none is left to be.
+func stopped(pid int) bool {
+	stats, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/stat", pid))
+	if err != nil {
+		return false
+	}
+	for _, name := range stats {
+		stat, err := os.ReadFile(name)
+		if err != nil {
+			continue // the thread has ended
+		}
+		_, after, _ := bytes.Cut(stat, []byte(") ")) // its state is behind the name
+		if !bytes.HasPrefix(after, []byte("T")) && !bytes.HasPrefix(after, []byte("Z")) {
+			return false
+		}
+	}
+	return true
+}
 
 // Resume ends a pause.
 func (s *Server) Resume() error { return s.cmd.Process.Signal(syscall.SIGCONT) }
