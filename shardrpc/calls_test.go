@@ -240,6 +240,48 @@ func TestLostAnswers(t *testing.T) {
 	require.NotNil(t, o.lookup(1))
 }
 
+// deaf is a transport that loses the first calls without a word.
+type deaf struct {
+	Transport
+	loses atomic.Int64
+	calls atomic.Int64
+}
+
+func (d *deaf) Call(ctx context.Context, id millrace.ShardID, request []byte) ([]byte, error) {
+	d.calls.Add(1)
+	if d.loses.Add(-1) >= 0 {
+		<-ctx.Done()
+		return nil, ctx.Err()
+	}
+	return d.Transport.Call(ctx, id, request)
+}
+
+// What only asks is asked again when nothing is heard, long before the caller gives up; a
+// write is sent once.
+func TestUnansweredIsAskedAgain(t *testing.T) {
+	o := newOwning(t)
+	d := &deaf{Transport: o}
+	rem := NewClient(ClientOptions{Transport: d, Again: 20 * time.Millisecond}).Shard(0)
+	d.loses.Store(2)
+	_, err := rem.Status(t.Context())
+	require.NoError(t, err)
+	require.GreaterOrEqual(t, d.calls.Load(), int64(3))
+
+	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+	defer cancel()
+	d.loses.Store(1 << 30)
+	_, err = rem.Status(ctx)
+	require.True(t, errs.Is(err, errs.Unavailable), "%v", err)
+	require.ErrorContains(t, err, "did not answer in time")
+
+	ctx, cancel = context.WithTimeout(t.Context(), 50*time.Millisecond)
+	defer cancel()
+	d.calls.Store(0)
+	_, err = rem.Write(ctx, []*shard.Op{o.upsert(1, "a")})
+	require.True(t, errs.Is(err, errs.UnknownOutcome), "%v", err)
+	require.EqualValues(t, 1, d.calls.Load())
+}
+
 // A router sends a numbered batch again until its outcome is known, and one without a
 // number never.
 func TestRouterSendsNumberedAgain(t *testing.T) {

@@ -21,6 +21,9 @@ type ClientOptions struct {
 	Bytes int64
 	// Calls bounds their number; 4096 unless set.
 	Calls int64
+	// Again is how long the answer to a question is waited for before it is asked again,
+	// the next time twice as long; 2 s unless set.
+	Again time.Duration
 
 	Transport Transport
 	HTTP      HTTP
@@ -41,6 +44,9 @@ func NewClient(o ClientOptions) *Client {
 	}
 	if o.Calls == 0 {
 		o.Calls = 4096
+	}
+	if o.Again == 0 {
+		o.Again = 2 * time.Second
 	}
 	return &Client{o: o, bytes: semaphore.NewWeighted(o.Bytes), calls: semaphore.NewWeighted(o.Calls)}
 }
@@ -77,7 +83,7 @@ func (r *remote) call(ctx context.Context, k kind, write bool, size int, body fu
 	var answer []byte
 	var err error
 	if len(request) <= MaxSmall {
-		answer, err = r.c.o.Transport.Call(ctx, r.id, request)
+		answer, err = r.small(ctx, write, request)
 		if err == nil && len(answer) == 1 && answer[0] == statusByHTTP {
 			answer, err = r.c.post(ctx, r.id, request)
 		}
@@ -90,6 +96,23 @@ func (r *remote) call(ctx context.Context, k kind, write bool, size int, body fu
 	return open(answer)
 }
 
+// small sends by the transport. One that only asks is sent again when it is not answered
+// for a while: what carries it may lose it, and nobody would tell.
+func (r *remote) small(ctx context.Context, write bool, request []byte) ([]byte, error) {
+	if write {
+		return r.c.o.Transport.Call(ctx, r.id, request)
+	}
+	for again := r.c.o.Again; ; again *= 2 { // the owner may be slow
+		once, cancel := context.WithTimeout(ctx, again)
+		answer, err := r.c.o.Transport.Call(once, r.id, request)
+		late := once.Err() != nil && ctx.Err() == nil
+		cancel()
+		if err == nil || !late || errors.Is(err, ErrNobody) {
+			return answer, err
+		}
+	}
+}
+
 // lost is the error of a call without an answer (P1).
 func lost(ctx context.Context, id millrace.ShardID, write bool, err error) error {
 	_, coded := errors.AsType[*errs.Error](err)
@@ -100,6 +123,8 @@ func lost(ctx context.Context, id millrace.ShardID, write bool, err error) error
 		return err
 	case write:
 		return errs.New(errs.UnknownOutcome, "the write was sent to the owner of shard %d and not answered: %v", id, err)
+	case errors.Is(ctx.Err(), context.DeadlineExceeded):
+		return errs.New(errs.Unavailable, "the owner of shard %d did not answer in time", id)
 	case ctx.Err() != nil:
 		return ctx.Err()
 	}
