@@ -1,6 +1,5 @@
-// Package auth signs what the service hands out and takes back: Flight tickets
-// and page tokens. Principals, grants and tokens of users come with a later
-// release; until then the server listens on loopback and everyone may do everything.
+// Package auth says who calls ([Principal], in the context of a request), and signs what
+// the service hands out and takes back: Flight tickets and page tokens.
 //
 // A signed string proves that this cluster made it, for this purpose, not longer
 // than its life ago. It is no credential: who presents it is authorised anew. Its

@@ -1,0 +1,54 @@
+package auth
+
+import (
+	"context"
+	"slices"
+	"time"
+)
+
+// Principal is who calls.
+type Principal struct {
+	// Name is user:<subject>, as grants name it.
+	Name string
+	// Groups are group:<name>, sorted.
+	Groups []string
+	// Expires is when what the caller showed is not good any more; zero: never.
+	Expires time.Time
+
+	all bool
+}
+
+var (
+	// System is the service itself, who may do everything.
+	System = &Principal{Name: "system", all: true}
+	// Anyone is every caller while authentication is off, who may do everything.
+	Anyone = &Principal{Name: "anonymous", all: true}
+)
+
+// NewPrincipal makes the principal of a subject that is a member of groups, until a time;
+// zero: for ever.
+func NewPrincipal(subject string, groups []string, expires time.Time) *Principal {
+	p := &Principal{Name: "user:" + subject, Expires: expires}
+	for _, g := range groups {
+		p.Groups = append(p.Groups, "group:"+g)
+	}
+	slices.Sort(p.Groups)
+	p.Groups = slices.Compact(p.Groups)
+	return p
+}
+
+// MayAll says whether the principal needs no grants.
+func (p *Principal) MayAll() bool { return p.all }
+
+type principalKey struct{}
+
+// With is ctx with its caller.
+func With(ctx context.Context, p *Principal) context.Context {
+	return context.WithValue(ctx, principalKey{}, p)
+}
+
+// Of is the caller of ctx; nil when nobody said who it is, who may do nothing.
+func Of(ctx context.Context) *Principal {
+	p, _ := ctx.Value(principalKey{}).(*Principal)
+	return p
+}
