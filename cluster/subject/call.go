@@ -19,14 +19,19 @@ import (
 )
 
 const (
-	// knownFor is how long a term is taken to be the newest without asking.
-	knownFor = time.Second
-	// askTime bounds the question for a term.
-	askTime = 2 * time.Second
+	// knownFor is how long after it was asked for a term is taken to be the newest; then
+	// it is asked for anew, beside calls.
+	knownFor = 500 * time.Millisecond
+	// trustFor is how long after it was asked for a term is called at all: less than
+	// lingerFor (J4).
+	trustFor = 1500 * time.Millisecond
+	// againAfter is how long the answer to the question for a term is waited for before
+	// it is asked again, the next time twice as long.
+	againAfter = 200 * time.Millisecond
 	// callTime bounds a call whose caller sets no end.
 	callTime = 60 * time.Second
 	// closeTime bounds the wait for calls that are being answered when all ends.
-	closeTime = 3 * time.Second
+	closeTime = 4 * time.Second
 	// doubtAfter is how long an answer is waited for before it is asked whether the owner
 	// is still the one.
 	doubtAfter = 2 * time.Second
@@ -61,10 +66,17 @@ type Calls struct {
 
 // known is the term of a shard's owner, as it was told last.
 type known struct {
-	term   string
-	asking bool
-	age    *time.Timer // runs out when it should be asked for anew
-	old    bool
+	term    string
+	asking  bool
+	old     bool
+	ended   bool // not to be called any more
+	ageing  *time.Timer
+	endings *time.Timer
+}
+
+func (k *known) stop() {
+	k.ageing.Stop()
+	k.endings.Stop()
 }
 
 var _ shardrpc.Transport = (*Calls)(nil)
@@ -105,7 +117,7 @@ func (c *Calls) Close() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for _, k := range c.terms {
-		k.age.Stop()
+		k.stop()
 	}
 }
 
@@ -115,8 +127,13 @@ func (c *Calls) Call(ctx context.Context, id millrace.ShardID, request []byte) (
 	term, err := c.term(ctx, id)
 	if err == nil {
 		var answer []byte
-		if answer, err = c.send(ctx, id, term, request); err == nil {
+		answer, err = c.send(ctx, id, term, request)
+		switch {
+		case err != nil:
+		case len(answer) > 0:
 			return answer, nil
+		default: // who had the shard in this term is there still, to say so
+			err = fmt.Errorf("%w: its term has ended", shardrpc.ErrNobody)
 		}
 		c.forget(id, term)
 	}
@@ -138,7 +155,7 @@ func (c *Calls) send(ctx context.Context, id millrace.ShardID, term string, requ
 // doubt gives up a call when the shard has another owner by now.
 func (c *Calls) doubt(ctx context.Context, giveUp func(), id millrace.ShardID, term string) {
 	for ctx.Err() == nil {
-		if now, err := c.ask(ctx, id); err == nil && now != term {
+		if now, err := c.ask(ctx, id); err == nil && now.term != term {
 			c.learn(id, now)
 			giveUp()
 			return
@@ -177,67 +194,97 @@ func (c *Calls) term(ctx context.Context, id millrace.ShardID) (string, error) {
 		return k.term, nil
 	}
 	c.mu.Unlock()
-	term, err := c.ask(ctx, id)
+	k, err := c.ask(ctx, id)
 	if err != nil {
 		return "", err
 	}
-	c.learn(id, term)
-	return term, nil
+	c.learn(id, k)
+	return k.term, nil
 }
 
 // ask asks the owner for its term. Nothing is done by that, so whatever the error is, it
 // is shardrpc.ErrNobody.
-func (c *Calls) ask(ctx context.Context, id millrace.ShardID) (string, error) {
-	rctx, cancel := c.conn.Request(ctx, askTime)
-	defer cancel()
-	b, err := c.request(rctx, c.names.ShardSubject(id), nil)
-	switch {
-	case err == nil && len(b) > 0 && len(b) <= maxTerm:
-		return string(b), nil
-	case ctx.Err() != nil:
-		return "", ctx.Err()
-	case errors.Is(err, shardrpc.ErrNobody):
-		return "", err
-	}
-	return "", fmt.Errorf("%w: %w", shardrpc.ErrNobody, err)
-}
-
-// renew asks for a term anew, beside the calls that go by the old one.
-func (c *Calls) renew(id millrace.ShardID) {
-	term, err := c.ask(c.life, id)
-	c.mu.Lock()
-	k := c.terms[id]
-	c.mu.Unlock()
-	if k == nil {
-		return
-	}
-	if err != nil {
-		c.forget(id, k.term)
-		return
-	}
-	c.learn(id, term)
-}
-
-func (c *Calls) learn(id millrace.ShardID, term string) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if k := c.terms[id]; k != nil {
-		k.age.Stop()
-	}
-	k := &known{term: term}
-	k.age = time.AfterFunc(knownFor, func() {
+func (c *Calls) ask(ctx context.Context, id millrace.ShardID) (*known, error) {
+	k := &known{}
+	// From before it is asked, so that the owner had not ended the term yet.
+	k.ageing = time.AfterFunc(knownFor, func() {
 		c.mu.Lock()
 		k.old = true
 		c.mu.Unlock()
 	})
-	c.terms[id] = k
+	k.endings = time.AfterFunc(trustFor, func() { c.endKnown(id, k) })
+	b, err := c.askFor(ctx, c.names.ShardSubject(id))
+	if err == nil && len(b) > 0 && len(b) <= maxTerm {
+		k.term = string(b)
+		return k, nil
+	}
+	k.stop()
+	switch {
+	case ctx.Err() != nil:
+		return nil, ctx.Err()
+	case errors.Is(err, shardrpc.ErrNobody):
+		return nil, err
+	}
+	return nil, fmt.Errorf("%w: %w", shardrpc.ErrNobody, err)
+}
+
+// askFor asks for as long as a term is good, again and again: a question may be lost as
+// owners come and go, and nobody tells.
+func (c *Calls) askFor(ctx context.Context, subject string) ([]byte, error) {
+	rctx, cancel := c.conn.Request(ctx, trustFor)
+	defer cancel()
+	for again := againAfter; ; again *= 2 {
+		once, cancel := context.WithTimeout(rctx, again)
+		b, err := c.request(once, subject, nil)
+		cancel()
+		if err == nil || errors.Is(err, shardrpc.ErrNobody) || rctx.Err() != nil {
+			return b, err
+		}
+	}
+}
+
+// renew asks for a term anew, beside the calls that go by the old one.
+func (c *Calls) renew(id millrace.ShardID) {
+	now, err := c.ask(c.life, id)
+	if err == nil {
+		c.learn(id, now)
+		return
+	}
+	c.mu.Lock()
+	k := c.terms[id]
+	c.mu.Unlock()
+	if k != nil {
+		c.forget(id, k.term)
+	}
+}
+
+func (c *Calls) learn(id millrace.ShardID, now *known) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if k := c.terms[id]; k != nil {
+		k.stop()
+	}
+	if now.ended {
+		delete(c.terms, id)
+		return
+	}
+	c.terms[id] = now
+}
+
+func (c *Calls) endKnown(id millrace.ShardID, k *known) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	k.ended = true
+	if c.terms[id] == k {
+		delete(c.terms, id)
+	}
 }
 
 func (c *Calls) forget(id millrace.ShardID, term string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if k := c.terms[id]; k != nil && k.term == term {
-		k.age.Stop()
+		k.stop()
 		delete(c.terms, id)
 	}
 }

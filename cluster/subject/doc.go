@@ -17,6 +17,10 @@
 //	J2  A call that is not answered for a while is given up when another term is told of
 //	    meanwhile: the owner it was sent to is not the owner any more.
 //	J3  Calls that are being answered are bounded; others wait in the subscription.
+//	J4  A move loses no call. NATS servers hear one after the other that somebody listens
+//	    no more, and drop in between what they send each other. So who served in a term
+//	    listens on after it, and answers nothing to say that it has ended, for longer than
+//	    callers go by what they were told.
 //
 // Subjects owned: mr.<id8>.shard.<shard>, and below it one for each term.
 //

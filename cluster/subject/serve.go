@@ -6,6 +6,7 @@ import (
 	"encoding/hex"
 	"log/slog"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/nats-io/nats.go"
@@ -18,19 +19,26 @@ const (
 	termBytes = 8
 	maxTerm   = 2 * termBytes
 	flushTime = 2 * time.Second
+	// lingerFor is how long calls of a term that has ended are told so (J4).
+	lingerFor = 2 * time.Second
 	// Calls that wait in a subscription; more are dropped, and their callers wait for
 	// nothing.
 	maxWaiting      = 64 << 10
 	maxWaitingBytes = 256 << 20
 )
 
-// Serve answers the calls for a shard, until stop is called: those that are on their way
-// then are answered still.
+// Serve answers the calls for a shard, until stop is called: those that come after that
+// for a while are told that the term has ended. An answer is not empty.
 func (c *Calls) Serve(id millrace.ShardID, answer func(ctx context.Context, id millrace.ShardID, request []byte) []byte) (stop func(), err error) {
 	var b [termBytes]byte
 	_, _ = rand.Read(b[:]) // never fails
 	term := hex.EncodeToString(b[:])
+	var ended atomic.Bool
 	calls, err := c.subscribe(c.termSubject(id, term), func(m *nats.Msg) {
+		if ended.Load() {
+			c.reply(m, nil)
+			return
+		}
 		if c.room.Acquire(c.life, 1) != nil {
 			return
 		}
@@ -52,7 +60,12 @@ func (c *Calls) Serve(id millrace.ShardID, answer func(ctx context.Context, id m
 	}
 	return func() {
 		c.drain(asked)
-		c.drain(calls)
+		ended.Store(true)
+		c.drains.Add(1)
+		time.AfterFunc(lingerFor, func() {
+			defer c.drains.Done()
+			c.drain(calls)
+		})
 	}, nil
 }
 

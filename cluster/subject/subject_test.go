@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -24,7 +25,13 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 // process connects like a process of its own.
 func process(t *testing.T, servers *natstest.Servers) *subject.Calls {
 	t.Helper()
-	conn, err := cluster.Connect(t.Context(), cluster.Options{URLs: servers.URLs(), Name: t.Name()})
+	return processAt(t, servers.URLs())
+}
+
+// processAt connects to some servers.
+func processAt(t *testing.T, urls string) *subject.Calls {
+	t.Helper()
+	conn, err := cluster.Connect(t.Context(), cluster.Options{URLs: urls, Name: t.Name()})
 	require.NoError(t, err)
 	c := subject.New(conn, cluster.NamesOf([16]byte{1}), subject.Options{Logger: slog.New(slog.DiscardHandler)})
 	t.Cleanup(func() {
@@ -146,4 +153,44 @@ func TestServerGone(t *testing.T) {
 	}, 10*time.Second, 10*time.Millisecond)
 	require.NoError(t, servers.Server(0).Start())
 	require.Equal(t, "a 0 z", eventually(t, front, 0, "z"))
+}
+
+// TestMovesLoseNoCall: while a shard goes to and fro between processes at different servers, every call is answered, or
+// taken by nobody: none is lost between a server that has been told that the owner listens no more and one that has not.
+func TestMovesLoseNoCall(t *testing.T) {
+	servers := natstest.StartT(t, 3)
+	at := func(i int) *subject.Calls { return processAt(t, servers.Server(i).URL()) }
+	fronts := []*subject.Calls{at(0), at(0)}
+	owners := []*subject.Calls{at(1), at(2)}
+	stop, err := owners[0].Serve(0, echo("x"))
+	require.NoError(t, err)
+	ctx, cancel := context.WithCancel(t.Context())
+	var callers sync.WaitGroup
+	for i := range 16 {
+		callers.Go(func() {
+			for ctx.Err() == nil {
+				call := within(t, 20*time.Second)
+				b, err := fronts[i%2].Call(call, 0, []byte("y"))
+				switch {
+				case errors.Is(err, shardrpc.ErrNobody):
+					time.Sleep(time.Millisecond)
+				case err != nil:
+					t.Errorf("a call was lost: %v", err)
+					return
+				case string(b) != "x 0 y":
+					t.Errorf("an answer is %q", b)
+				}
+			}
+		})
+	}
+	for i := range 60 {
+		time.Sleep(30 * time.Millisecond)
+		stop()
+		stop, err = owners[(i+1)%2].Serve(0, echo("x"))
+		require.NoError(t, err)
+	}
+	time.Sleep(4 * time.Second) // as long as a call that is lost is not given up
+	cancel()
+	callers.Wait()
+	stop()
 }
