@@ -44,7 +44,8 @@ func (f failure) again() bool {
 	}
 	switch f.code {
 	case "RequestTimeout", "RequestTimeTooSkewed", "IncompleteBody", "BadDigest", "XAmzContentSHA256Mismatch", "XAmzContentChecksumMismatch",
-		"ConditionalRequestConflict", "OperationAborted", "SlowDown", "Throttling", "ThrottlingException":
+		"ConditionalRequestConflict", "OperationAborted", "SlowDown", "Throttling", "ThrottlingException",
+		"ExistingObjectIsDirectory": // versitygw's, also when two tries of one object meet
 		return true
 	}
 	switch f.status {

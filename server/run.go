@@ -203,11 +203,11 @@ func (s *Server) becomeReady(ctx context.Context) error {
 	if s.metricsAddr != nil {
 		r.Metrics = s.metricsAddr.String()
 	}
+	s.health.enter(serving) // who finds the addresses finds it ready
 	if err := publishAddresses(s.dir, r); err != nil {
 		return err
 	}
 	s.onStop("addresses", func(context.Context) error { return withdrawAddresses(s.dir) })
-	s.health.enter(serving)
 	s.log.InfoContext(ctx, "ready", slog.String("http", "http://"+r.HTTP), slog.String("flight", "grpc://"+r.Flight),
 		slog.String("data_dir", s.dir), slog.String("version", s.version))
 	return nil
