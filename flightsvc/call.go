@@ -18,6 +18,7 @@ import (
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/status"
 
+	"github.com/millrace/millrace/auth"
 	"github.com/millrace/millrace/errs"
 )
 
@@ -107,7 +108,11 @@ func (s *Service) interceptUnary(ctx context.Context, req any, info *grpc.UnaryS
 		if s.isDraining() {
 			return errDraining
 		}
-		resp, err = handler(ctx, req)
+		caller, err := s.caller(ctx)
+		if err != nil {
+			return err
+		}
+		resp, err = handler(auth.With(ctx, caller), req)
 		return err
 	}()
 	if err = c.end(ctx, err); err != nil {
@@ -138,6 +143,11 @@ func (s *Service) interceptStream(srv any, ss grpc.ServerStream, info *grpc.Stre
 	if s.isDraining() {
 		return c.end(ctx, errDraining)
 	}
+	caller, err := s.caller(ctx)
+	if err != nil {
+		return c.end(ctx, err)
+	}
+	ctx = auth.With(ctx, caller)
 	open := s.metrics.openStreams.WithLabelValues(c.method)
 	open.Inc()
 	defer open.Dec()

@@ -7,8 +7,6 @@ import (
 	"google.golang.org/grpc/metadata"
 )
 
-const authorizationKey = "authorization"
-
 // Handshake lets every client in: there are no principals yet. Clients that come
 // with a token get it back, and those with a name and a password get a token, in
 // the header and in the trailer, since they look there for what to send from then on.

@@ -16,6 +16,7 @@ import (
 	"google.golang.org/grpc/keepalive"
 
 	millrace "github.com/millrace/millrace"
+	"github.com/millrace/millrace/auth"
 	"github.com/millrace/millrace/router"
 )
 
@@ -56,6 +57,8 @@ type Options struct {
 	// MaxStreams bounds the calls under way of one connection. 2,048.
 	MaxStreams uint32
 
+	// Callers finds out who calls.
+	Callers    auth.Authenticator
 	Router     *router.Router
 	Catalog    Catalog
 	Actions    Actions

@@ -18,6 +18,7 @@ import (
 
 	"github.com/go-chi/chi/v5"
 
+	"github.com/millrace/millrace/auth"
 	"github.com/millrace/millrace/errs"
 )
 
@@ -38,7 +39,7 @@ func newTestFront(t *testing.T, api http.Handler) *testFront {
 	clock := func() time.Time { return time.Now().Add(time.Duration(f.now.Load())) }
 	h := newHealth(clock)
 	log := slog.New(slog.DiscardHandler)
-	f.front = newFront(h, newMetrics("v1.2.3", []string{"insecure"}, h), log, clock, false)
+	f.front = newFront(h, newMetrics("v1.2.3", []string{"insecure"}, h), log, clock, auth.Off{}, false)
 	if api != nil {
 		f.serveAPI(api)
 		h.enter(serving)

@@ -2,6 +2,7 @@ package server
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"net"
@@ -14,6 +15,7 @@ import (
 	"github.com/go-chi/chi/v5"
 	"github.com/google/uuid"
 
+	"github.com/millrace/millrace/auth"
 	"github.com/millrace/millrace/errs"
 	"github.com/millrace/millrace/icebergrest"
 	"github.com/millrace/millrace/shardrpc"
@@ -30,12 +32,14 @@ const (
 const headerRequestID = "X-Request-Id"
 
 // front is what stands before the handlers of the API: request ids, the Host
-// check, health and metrics, and the refusal of work before and after serving.
+// check, who calls, health and metrics, and the refusal of work before and after serving.
 type front struct {
 	health  *health
 	metrics *metrics
 	log     *slog.Logger
 	clock   func() time.Time
+	// callers finds out who calls.
+	callers auth.Authenticator
 	// anyHost turns the Host check off.
 	anyHost bool
 
@@ -49,8 +53,8 @@ type front struct {
 	idle chan struct{}
 }
 
-func newFront(h *health, m *metrics, log *slog.Logger, clock func() time.Time, anyHost bool) *front {
-	return &front{health: h, metrics: m, log: log, clock: clock, anyHost: anyHost, idle: make(chan struct{}, 1)}
+func newFront(h *health, m *metrics, log *slog.Logger, clock func() time.Time, callers auth.Authenticator, anyHost bool) *front {
+	return &front{health: h, metrics: m, log: log, clock: clock, callers: callers, anyHost: anyHost, idle: make(chan struct{}, 1)}
 }
 
 // serveAPI lets h answer from now on.
@@ -89,7 +93,7 @@ func (f *front) route(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	if h := f.internal.Load(); h != nil && shardrpc.Serves(r.URL.Path) { // which wants a token of the cluster
-		(*h).ServeHTTP(w, r)
+		(*h).ServeHTTP(w, r.WithContext(auth.With(r.Context(), auth.System))) // who asked has checked his caller
 		return
 	}
 	if !f.anyHost && !loopbackHost(r.Host) {
@@ -97,11 +101,46 @@ func (f *front) route(w http.ResponseWriter, r *http.Request) {
 			"this server has no authentication and answers to loopback names only, such as localhost and 127.0.0.1; %q is none", clip(r.Host)))
 		return
 	}
+	if !open(r.URL.Path) {
+		p, err := f.callers.Authenticate(r.Context(), shown(r))
+		if err != nil {
+			f.unknown(w, r, err)
+			return
+		}
+		r = r.WithContext(auth.With(r.Context(), p))
+	}
 	if r.URL.Path == "/metrics" {
 		f.metrics.handler.ServeHTTP(w, r)
 		return
 	}
 	f.work(w, r)
+}
+
+// open says whether a path needs no caller: it tells what is in every copy of the program.
+func open(path string) bool {
+	return path == "/openapi.json" || path == "/docs" || strings.HasPrefix(path, "/docs/")
+}
+
+// shown is what a request shows of its caller.
+func shown(r *http.Request) auth.Shown {
+	s := auth.Shown{Authorization: r.Header.Values("Authorization")}
+	if r.TLS != nil && len(r.TLS.VerifiedChains) > 0 {
+		s.Certificate = r.TLS.PeerCertificates[0]
+	}
+	return s
+}
+
+// unknown refuses a request whose caller is not known.
+func (f *front) unknown(w http.ResponseWriter, r *http.Request, err error) {
+	e, ok := errors.AsType[*errs.Error](err)
+	if !ok {
+		f.log.ErrorContext(r.Context(), "a caller could not be authenticated", slog.String("request_id", w.Header().Get(headerRequestID)), slog.Any("err", err))
+		e = errs.New(errs.Unavailable, "the server could not find out who calls; try again in a while")
+	}
+	if e.Code == errs.Unauthenticated {
+		w.Header().Set("WWW-Authenticate", `Bearer realm="millrace"`)
+	}
+	refuse(w, r, e)
 }
 
 // work hands a request to the API, when it takes any.

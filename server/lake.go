@@ -63,7 +63,7 @@ func (l noLake) Metadata(context.Context, *millrace.Table) (string, []byte, erro
 }
 
 // openTier makes what takes tables to the lake; it begins with the doors.
-func (s *Server) openTier(context.Context) error {
+func (s *Server) openTier(ctx context.Context) error {
 	hook, err := failpoint(s.failAt)
 	if err != nil {
 		return err
@@ -81,7 +81,7 @@ func (s *Server) openTier(context.Context) error {
 		o.Shards = []tier.Shard{s.member.teller}
 		o.Mine = func(id millrace.TableID) bool { return s.mine(owner.RoleTier, uint64(id)) }
 	}
-	s.tier = tier.New(o)
+	s.tier = tier.New(ctx, o)
 	s.onStop("tiering", func(context.Context) error { return s.tier.Close() })
 	return nil
 }

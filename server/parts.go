@@ -94,7 +94,7 @@ func (s *Server) openDoors(ctx context.Context) error {
 		Clock: s.clock, Logger: s.log, Draining: s.draining,
 	})
 	s.flight = flightsvc.New(flightsvc.Options{
-		AdvertiseURI: s.advertiseURI(), Router: s.router, Catalog: s.catalog, Actions: newActions(api),
+		AdvertiseURI: s.advertiseURI(), Callers: s.callers, Router: s.router, Catalog: s.catalog, Actions: newActions(api),
 		Clock: s.clock, Logger: s.log, Registerer: s.metrics.registry,
 	})
 	s.serveFlight(l)

@@ -17,6 +17,7 @@ import (
 	"golang.org/x/sync/errgroup"
 	"google.golang.org/grpc"
 
+	"github.com/millrace/millrace/auth"
 	"github.com/millrace/millrace/catalog"
 	"github.com/millrace/millrace/flightsvc"
 	"github.com/millrace/millrace/router"
@@ -49,6 +50,7 @@ type Server struct {
 
 	health  *health
 	metrics *metrics
+	callers auth.Authenticator
 	front   *front
 	catalog *catalog.Catalog
 	worker  *storage.Worker
@@ -87,6 +89,7 @@ func (s *Server) onStop(what string, do func(ctx context.Context) error) {
 func Run(ctx context.Context, o Options) error {
 	s := &Server{settings: o.Settings, version: o.Version, failAt: o.Failpoint, log: newLogger(o.Log, o.Settings), draining: make(chan struct{})}
 	boundMemory()
+	ctx = auth.With(ctx, auth.System) // what the server does unasked; requests have contexts of their own
 	s.serving, s.failed = errgroup.WithContext(context.WithoutCancel(ctx))
 	err := s.start(ctx)
 	if err == nil {
@@ -136,7 +139,8 @@ func (s *Server) openDataDir(context.Context) error {
 func (s *Server) listen(ctx context.Context) error {
 	s.health = newHealth(s.clock.Now)
 	s.metrics = newMetrics(s.version, s.settings.unsafe(), s.health)
-	s.front = newFront(s.health, s.metrics, s.log, s.clock.Now, s.settings.Insecure)
+	s.callers = auth.Off{}
+	s.front = newFront(s.health, s.metrics, s.log, s.clock.Now, s.callers, s.settings.Insecure)
 	var err error
 	if s.httpAddr, err = s.serveHTTP(ctx, "http-addr", s.settings.HTTPAddr, s.front.handler()); err != nil {
 		return err

@@ -144,8 +144,9 @@ type Manager struct {
 
 var _ router.Lake = (*Manager)(nil)
 
-// New makes a manager. It reads nothing before Attach.
-func New(o Options) *Manager {
+// New makes a manager. It reads nothing before Attach. What it does unasked it does with
+// the values of ctx, which say who it is; Close ends it.
+func New(ctx context.Context, o Options) *Manager {
 	o.ensureDefaults()
 	m := &Manager{
 		o: o, tables: map[millrace.TableID]*table{}, leaving: map[millrace.TableID]*table{}, purges: map[millrace.TableID]*purging{},
@@ -153,7 +154,7 @@ func New(o Options) *Manager {
 		looks: make(chan struct{}, maxLooks), removals: make(chan struct{}, maxPurging),
 	}
 	m.pacer.clock = o.Clock
-	m.life, m.end = context.WithCancel(context.Background())
+	m.life, m.end = context.WithCancel(context.WithoutCancel(ctx))
 	m.metrics = newMetrics(o.Registerer, m)
 	return m
 }
