@@ -39,3 +39,22 @@ func Listed(s *Store, process string) bool { return s.revisionOf(prefixReader+pr
 
 // Ends is how often a store has asked for the stream's end.
 func Ends(s *Store) int64 { return s.ends.Load() }
+
+// WhileApplying does something while a commit is being applied.
+func WhileApplying(s *Store, do func()) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	do()
+}
+
+// RenewNow makes a store renew its lease.
+func RenewNow(s *Store) { s.reader.renewNow() }
+
+// CanAnswer says whether a store could answer at this moment what it has seen.
+func CanAnswer(s *Store) bool {
+	if !s.reader.mu.TryLock() {
+		return false
+	}
+	s.reader.mu.Unlock()
+	return true
+}

@@ -110,8 +110,9 @@ func (r *reader) followed() bool {
 func (r *reader) hold(s *Store) {
 	joined, next := false, watch{}
 	for {
+		broken := s.Err() != nil // which takes Store.mu, and that comes before reader.mu
 		r.mu.Lock()
-		ended := r.mu.followers == 0 || r.ctx.Err() != nil || s.Err() != nil
+		ended := r.mu.followers == 0 || r.ctx.Err() != nil || broken
 		if ended && !joined {
 			r.mu.holding = false
 			close(r.mu.changed)
