@@ -74,8 +74,8 @@ func statusOf(e *errs.Error, text, requestID string) error {
 		}
 	}
 	details := []protoadapt.MessageV1{info}
-	if kind.RetryAfterSeconds > 0 {
-		details = append(details, &errdetails.RetryInfo{RetryDelay: durationpb.New(time.Duration(kind.RetryAfterSeconds) * time.Second)})
+	if wait := e.Wait(); wait > 0 {
+		details = append(details, &errdetails.RetryInfo{RetryDelay: durationpb.New(time.Duration(wait) * time.Second)})
 	}
 	with, err := st.WithDetails(details...)
 	if err != nil {

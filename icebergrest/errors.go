@@ -75,7 +75,7 @@ func (h *Handler) fail(w http.ResponseWriter, r *http.Request, err error) {
 
 // Refuse answers with an error as this door does; the server's own refusals use it.
 func Refuse(w http.ResponseWriter, e *errs.Error) {
-	if s := errs.KindOf(e.Code).RetryAfterSeconds; s > 0 {
+	if s := e.Wait(); s > 0 {
 		w.Header().Set("Retry-After", strconv.Itoa(s))
 	}
 	writeError(w, exceptionOf(e.Code), e.Error())

@@ -28,6 +28,7 @@ func (h *Handler) problem(w http.ResponseWriter, r *http.Request, err error) {
 func (h *Handler) problemBody(w http.ResponseWriter, r *http.Request, err error) ([]byte, errs.Kind) {
 	e := h.classify(r, err)
 	kind := errs.KindOf(e.Code)
+	kind.RetryAfterSeconds = e.Wait()
 	detail := e.Error()
 	if e.Code == errs.Internal {
 		h.o.Logger.ErrorContext(r.Context(), "request failed inside",

@@ -231,8 +231,8 @@ func refuse(w http.ResponseWriter, r *http.Request, e *errs.Error) {
 		return
 	}
 	kind := errs.KindOf(e.Code)
-	if kind.RetryAfterSeconds > 0 {
-		w.Header().Set("Retry-After", fmt.Sprint(kind.RetryAfterSeconds))
+	if wait := e.Wait(); wait > 0 {
+		w.Header().Set("Retry-After", fmt.Sprint(wait))
 	}
 	answerJSON(w, "application/problem+json", kind.HTTP, map[string]any{
 		"type": "/docs/errors#" + string(e.Code), "title": kind.Title, "status": kind.HTTP, "detail": e.Message,
