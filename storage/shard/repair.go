@@ -3,8 +3,6 @@ package shard
 import (
 	"cmp"
 	"context"
-	"crypto/rand"
-	"encoding/binary"
 	"errors"
 	"fmt"
 	"path"
@@ -24,9 +22,12 @@ type Loss struct {
 	Shard millrace.ShardID
 	Cause error
 	// Records From to To of the log cannot be read, and there may have been more after
-	// To.
+	// To; there are none between when From is above To.
 	From, To millrace.LSN
 	Buckets  []BucketLoss
+	// Checkpoint is when the checkpoint in the object store was published that the shard
+	// goes on from (µs); 0 when it goes on from files that are here, or from nothing.
+	Checkpoint int64
 }
 
 // BucketLoss is how a bucket stands without the lost records.
@@ -255,11 +256,11 @@ func (rp *repair) publish(ctx context.Context) (wal.Tail, error) {
 		}
 		b.log = bucket.New(b.id, b.done.Next, s.bucketOptions(b.id))
 	}
-	var id [8]byte
-	if _, err := rand.Read(id[:]); err != nil {
-		return wal.Tail{}, fmt.Errorf("shard.Repair: %w", err)
+	id, err := drawLogID()
+	if err != nil {
+		return wal.Tail{}, err
 	}
-	begin := wal.Tail{LogID: binary.LittleEndian.Uint64(id[:]), LSN: rp.loss.To, Epoch: max(rp.tail.Epoch, s.manifest.tail.Epoch)}
+	begin := wal.Tail{LogID: id, LSN: rp.loss.To, Epoch: max(rp.tail.Epoch, s.manifest.tail.Epoch)}
 	batch := s.kv.NewBatch()
 	for _, change := range rp.batch {
 		if err := change(batch); err != nil {
