@@ -67,7 +67,7 @@ test: $(VERSITYGW) $(NATS_SERVER) ## unit, model, fault and end-to-end tests (ne
 	MILLRACE_TEST_SHARDS=moving go test -timeout 10m ./router
 
 # What is of one process, its files and its memory: not asked of a cluster.
-SINGLE := Release|Guide|Demo|FullDisk|DiskFull|Memory|Bounded|ClusterTorture
+SINGLE := Release|Guide|Demo|FullDisk|DiskFull|Memory|Bounded|ClusterTorture|ClusterFailOver
 
 .PHONY: cluster-test
 cluster-test: build $(NATS_SERVER) $(VERSITYGW) ## the end-to-end tests against a cluster: a front, a nats-server and two workers each

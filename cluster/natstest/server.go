@@ -43,6 +43,19 @@ func (s *Server) url(user string) string {
 	return fmt.Sprintf("nats://%s:%s@%s", user, user, s.Address())
 }
 
+// PID is the number of the server's process.
+func (s *Server) PID() int { return s.cmd.Process.Pid }
+
+// Messages are how many messages the server has got from clients and other servers, and sent to them.
+func (s *Server) Messages(ctx context.Context) (in, out int64, err error) {
+	var answer struct {
+		In  int64 `json:"in_msgs"`
+		Out int64 `json:"out_msgs"`
+	}
+	err = s.ask(ctx, "/varz", &answer)
+	return answer.In, answer.Out, err
+}
+
 // Running says whether the server was started and not stopped since.
 func (s *Server) Running() bool { return s.running }
 
