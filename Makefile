@@ -156,6 +156,12 @@ bench-short: build ## the same in seconds: everything runs, the figures mean lit
 	go build -trimpath -o bin/bench ./bench
 	bin/bench -short
 
+.PHONY: cluster-bench
+cluster-bench: build $(NATS_SERVER) $(VERSITYGW) ## clusters on this machine: throughput of one to three workers, thousands of buckets, fail-over with 2 GiB of state (half an hour, 25 GB of disk)
+	go build -trimpath -o bin/bench ./bench
+	bin/bench -only R1CL,R17,R18 -results bench/results
+	E2E_MILLRACE=$(CURDIR)/$(BIN) E2E_FAILOVER_MB=2048 E2E_FAILOVER_TIMES=3 go test -count 1 -timeout 1h -v -run ClusterFailOver ./e2e
+
 .PHONY: bench-micro
 bench-micro: $(TOOLS)/benchstat-$(BENCHSTAT_VERSION) ## micro-benchmarks of the packages, six times each
 	go test -run '^$$' -bench . -benchmem -count 6 ./... | $< /dev/stdin
