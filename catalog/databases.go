@@ -102,5 +102,5 @@ func (s *snapshot) database(name string) (*database, error) {
 	if d := s.byName[fold(name)]; d != nil && d.Name == name {
 		return d, nil
 	}
-	return nil, errs.New(errs.DatabaseNotFound, "there is no database %s", clip(name))
+	return nil, errs.NoDatabase(name)
 }

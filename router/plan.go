@@ -54,6 +54,7 @@ type Plan struct {
 	filterParams []json.RawMessage
 	now          time.Time // what CURRENT_TIMESTAMP is
 	filter       *filter.Filter
+	pass         Pass // what its caller may read; nil: everything
 	r            *Router
 	fixed        bool // of one shard that is here: it goes nowhere else, and nothing joins or leaves
 	snaps        map[millrace.ShardID]pinned
@@ -107,6 +108,10 @@ type PlanOptions struct {
 	// KeyOrder asks for the rows of a keyed table as their state has them: those of one
 	// bucket in the order of their keys.
 	KeyOrder bool
+
+	// counts reads no column but those that the filter names, and places none at all: it
+	// asks where the log's records are.
+	counts, places bool
 }
 
 // Scan are the options of a bounded read: everything up to now.
@@ -127,17 +132,27 @@ func (r *Router) Plan(ctx context.Context, path string, req *ReadRequest, o Plan
 	if err := p.settings(req); err != nil {
 		return nil, err
 	}
-	if p.Columns, p.Data, err = outputColumns(t, view, req.Columns); err != nil {
-		return nil, err
+	if !o.counts {
+		if p.Columns, p.Data, err = outputColumns(t, view, req.Columns); err != nil {
+			return nil, err
+		}
 	}
 	p.Schema = outputSchema(t, p.Columns)
 	if err := p.compileFilter(req.Filter, req.Params); err != nil {
 		return nil, err
 	}
+	if !o.places { // which tells no more than who may describe the table can see
+		if p.pass, err = r.readsPlan(ctx, p); err != nil {
+			return nil, err
+		}
+	}
 	if err := r.chooseScope(ctx, p, req); err != nil {
 		return nil, err
 	}
-	return p, r.place(ctx, p, req, o)
+	if err := r.place(ctx, p, req, o); err != nil {
+		return nil, err
+	}
+	return p, r.readsKeys(ctx, p)
 }
 
 // Close lets go of the plan's snapshots.

@@ -62,7 +62,8 @@ type Options struct {
 	Catalog    Catalog
 	Owners     Owners
 	Signer     Signer
-	Lake       Lake // nil: no table has a lake table
+	Lake       Lake   // nil: no table has a lake table
+	Access     Access // nil: everybody may do everything
 	Clock      Clock
 	Logger     *slog.Logger
 	Registerer prometheus.Registerer
@@ -105,6 +106,9 @@ func (r *Router) Table(ctx context.Context, path string, id *millrace.TableID) (
 	}
 	t, err := r.o.Catalog.Table(ctx, tp)
 	if err != nil {
+		return nil, err
+	}
+	if err := r.describes(ctx, t); err != nil {
 		return nil, err
 	}
 	if id != nil && *id != t.ID {

@@ -202,7 +202,23 @@ func (r *Router) unseal(ctx context.Context, text string, page bool) (*Plan, err
 	if now := r.o.Clock.Now(); now.Unix() > f.Expires {
 		return nil, errs.New(errs.TicketExpired, "the ticket or page token expired at %s; ask for a new one", time.Unix(f.Expires, 0).UTC().Format(time.RFC3339))
 	}
-	return r.planOf(ctx, &f, false)
+	t, err := r.o.Catalog.TableByID(ctx, f.Table)
+	if err == nil {
+		err = r.mayOpen(ctx, t)
+	}
+	if err != nil {
+		return nil, err
+	}
+	p, err := r.planOf(ctx, &f, false)
+	if err != nil {
+		return nil, err
+	}
+	// Whoever made it, the caller is whom it is opened for.
+	if p.pass, err = r.readsPlan(ctx, p); err != nil {
+		p.Close()
+		return nil, err
+	}
+	return p, nil
 }
 
 // planOf is the plan that a form stands for; see Plan.fixed.
@@ -369,6 +385,9 @@ func (rd *Reader) NextPage(ctx context.Context) (string, error) {
 	next.Limit = left
 	next.Parts = rd.resumeParts()
 	next.snaps = maps.Clone(rd.plan.snaps)
+	if err := rd.r.readsKeys(ctx, &next); err != nil {
+		return "", err
+	}
 	if err := rd.r.Hold(ctx, &next, PageIdle, 0); err != nil {
 		return "", err
 	}
