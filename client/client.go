@@ -2,6 +2,8 @@ package client
 
 import (
 	"context"
+	"crypto/tls"
+	"crypto/x509"
 	"fmt"
 	"net/http"
 	"net/url"
@@ -24,11 +26,15 @@ const maxTimeout = 120 * time.Second
 
 // Options say which server and how. The zero value talks to a local server.
 type Options struct {
-	// Server is its address: "http://host:port", or "host:port" for plain HTTP.
+	// Server is its address: "http://host:port" or "https://host:port", or
+	// "host:port" for plain HTTP.
 	// Empty is DefaultServer.
 	Server string
 	// Token is sent as bearer token; empty sends none.
 	Token string
+	// CA are the authorities, in PEM form, that may have signed the server's certificate;
+	// empty are those of the system. Not together with HTTPClient.
+	CA []byte
 	// UserAgent names the program; empty is "millrace-go".
 	UserAgent string
 	// Retries is how often a request may be sent again; 0 is DefaultRetries,
@@ -70,6 +76,13 @@ func New(o Options) (*Client, error) {
 	if o.HTTPClient == nil {
 		transport := http.DefaultTransport.(*http.Transport).Clone()
 		transport.MaxIdleConnsPerHost = 64 // one server; the default of 2 would reconnect all the time
+		if len(o.CA) > 0 {
+			roots := x509.NewCertPool()
+			if !roots.AppendCertsFromPEM(o.CA) {
+				return nil, errs.New(errs.InvalidRequest, "there is no certificate in PEM form among the authorities")
+			}
+			transport.TLSClientConfig = &tls.Config{RootCAs: roots, MinVersion: tls.VersionTLS12}
+		}
 		o.HTTPClient = &http.Client{Transport: transport}
 	}
 	api, err := httpclient.NewClient(u.String(),

@@ -31,6 +31,8 @@
 //	    from starting or being ready.
 //	V7  A process of a cluster answers other processes only with a token of the cluster
 //	    (shardrpc), and for shards it serves at that moment.
+//	V8  With a certificate both ports speak TLS only, and so does every address that is
+//	    told of them; metrics-addr never does (package certs).
 //
 // Files, below the data directory: LOCK (the pid of the server that holds it),
 // cluster.json (whose data this is), addresses.json (where the running server

@@ -9,6 +9,7 @@ import (
 
 	"github.com/cockroachdb/pebble/v2/vfs"
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials"
 
 	"github.com/millrace/millrace/auth"
 	"github.com/millrace/millrace/catalog"
@@ -173,11 +174,15 @@ func (s *Server) advertiseURI() string {
 	if s.settings.AdvertiseFlight == "" {
 		return ""
 	}
-	return "grpc+tcp://" + s.settings.AdvertiseFlight
+	return s.flightScheme() + s.settings.AdvertiseFlight
 }
 
 func (s *Server) serveFlight(l net.Listener) {
-	s.grpc = grpc.NewServer(s.flight.ServerOptions()...)
+	o := s.flight.ServerOptions()
+	if s.settings.encrypted() {
+		o = append(o, grpc.Creds(credentials.NewTLS(s.certs.Server(protoHTTP2))))
+	}
+	s.grpc = grpc.NewServer(o...)
 	s.flight.Register(s.grpc)
 	s.serving.Go(func() error {
 		if err := s.grpc.Serve(l); err != nil {

@@ -21,6 +21,7 @@ import (
 	"github.com/millrace/millrace/catalog"
 	"github.com/millrace/millrace/flightsvc"
 	"github.com/millrace/millrace/router"
+	"github.com/millrace/millrace/server/certs"
 	"github.com/millrace/millrace/storage"
 	"github.com/millrace/millrace/tier"
 )
@@ -36,6 +37,8 @@ type Options struct {
 	Settings *Settings
 	Version  string
 	Log      io.Writer
+	// Reread brings something when certificates are to be read again at once; nil: never.
+	Reread <-chan os.Signal
 	// Failpoint is what EnvFailpoint says; in tests only.
 	Failpoint string
 }
@@ -51,6 +54,8 @@ type Server struct {
 	health  *health
 	metrics *metrics
 	callers auth.Authenticator
+	certs   *certs.Files // nil without TLS here and without authorities of other processes
+	reread  <-chan os.Signal
 	front   *front
 	catalog *catalog.Catalog
 	worker  *storage.Worker
@@ -87,7 +92,7 @@ func (s *Server) onStop(what string, do func(ctx context.Context) error) {
 // It returns an error when the server cannot start, when a part of it fails, or
 // when it cannot be stopped cleanly.
 func Run(ctx context.Context, o Options) error {
-	s := &Server{settings: o.Settings, version: o.Version, failAt: o.Failpoint, log: newLogger(o.Log, o.Settings), draining: make(chan struct{})}
+	s := &Server{settings: o.Settings, version: o.Version, failAt: o.Failpoint, reread: o.Reread, log: newLogger(o.Log, o.Settings), draining: make(chan struct{})}
 	boundMemory()
 	ctx = auth.With(ctx, auth.System) // what the server does unasked; requests have contexts of their own
 	s.serving, s.failed = errgroup.WithContext(context.WithoutCancel(ctx))
@@ -141,12 +146,15 @@ func (s *Server) listen(ctx context.Context) error {
 	s.metrics = newMetrics(s.version, s.settings.unsafe(), s.health)
 	s.callers = auth.Off{}
 	s.front = newFront(s.health, s.metrics, s.log, s.clock.Now, s.callers, s.settings.Insecure)
+	if err := s.openCerts(ctx); err != nil {
+		return err
+	}
 	var err error
-	if s.httpAddr, err = s.serveHTTP(ctx, "http-addr", s.settings.HTTPAddr, s.front.handler()); err != nil {
+	if s.httpAddr, err = s.serveHTTP(ctx, "http-addr", s.settings.HTTPAddr, s.settings.encrypted(), s.front.handler()); err != nil {
 		return err
 	}
 	if s.settings.MetricsAddr != "" {
-		s.metricsAddr, err = s.serveHTTP(ctx, "metrics-addr", s.settings.MetricsAddr, s.front.observing())
+		s.metricsAddr, err = s.serveHTTP(ctx, "metrics-addr", s.settings.MetricsAddr, false, s.front.observing())
 	}
 	return err
 }
@@ -160,14 +168,19 @@ func (s *Server) listenOn(ctx context.Context, setting, addr string) (net.Listen
 	return l, nil
 }
 
-func (s *Server) serveHTTP(ctx context.Context, setting, addr string, h http.Handler) (net.Addr, error) {
+func (s *Server) serveHTTP(ctx context.Context, setting, addr string, encrypted bool, h http.Handler) (net.Addr, error) {
 	l, err := s.listenOn(ctx, setting, addr)
 	if err != nil {
 		return nil, err
 	}
 	srv := newHTTPServer(h, s.log)
+	serve := srv.Serve
+	if encrypted {
+		srv.TLSConfig = s.certs.Server(protoHTTP2, protoHTTP1)
+		serve = func(l net.Listener) error { return srv.ServeTLS(l, "", "") }
+	}
 	s.serving.Go(func() error {
-		if err := srv.Serve(l); !errors.Is(err, http.ErrServerClosed) {
+		if err := serve(l); !errors.Is(err, http.ErrServerClosed) {
 			return fmt.Errorf("serving %s: %w", setting, err)
 		}
 		return nil
@@ -200,7 +213,7 @@ func (s *Server) openCatalog(ctx context.Context) error {
 
 // becomeReady tells where the server is, and takes work.
 func (s *Server) becomeReady(ctx context.Context) error {
-	r := addressesRecord{HTTP: s.httpAddr.String(), PID: os.Getpid()}
+	r := addressesRecord{HTTP: s.httpAddr.String(), TLS: s.settings.encrypted(), PID: os.Getpid()}
 	if s.flightAddr != nil {
 		r.Flight = s.flightAddr.String()
 	}
@@ -212,7 +225,7 @@ func (s *Server) becomeReady(ctx context.Context) error {
 		return err
 	}
 	s.onStop("addresses", func(context.Context) error { return withdrawAddresses(s.dir) })
-	s.log.InfoContext(ctx, "ready", slog.String("http", "http://"+r.HTTP), slog.String("flight", "grpc://"+r.Flight),
+	s.log.InfoContext(ctx, "ready", slog.String("http", s.scheme()+r.HTTP), slog.String("flight", s.flightScheme()+r.Flight),
 		slog.String("data_dir", s.dir), slog.String("version", s.version))
 	return nil
 }

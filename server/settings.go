@@ -48,16 +48,17 @@ type Settings struct {
 	AdvertiseFlight string   `name:"advertise-flight" default:"" help:"Address of Flight that endpoints tell clients; empty: they use the one they have."`
 
 	CORSOrigins []string `name:"cors-origins" default:"" help:"Origins whose pages may call the API. Not yet." later:"calls from pages of other origins"`
-	MetricsAddr string   `name:"metrics-addr" default:"" help:"A second address for /healthz, /readyz, /metrics alone."`
+	MetricsAddr string   `name:"metrics-addr" default:"" help:"A second address for /healthz, /readyz, /metrics alone, always without TLS."`
 
 	AuthJWKS        string `name:"auth-jwks" default:"" help:"File or https address of the keys of tokens; turns authentication on. Not yet." later:"authentication"`
 	AuthIssuer      string `name:"auth-issuer" default:"" help:"Issuer that tokens must name. Not yet." later:"authentication"`
 	AuthAudience    string `name:"auth-audience" default:"" help:"Audience that tokens must name. Not yet." later:"authentication"`
 	AuthGroupsClaim string `name:"auth-groups-claim" default:"groups" help:"Claim that lists a principal's groups. Not yet." later:"authentication"`
 	AdminPrincipal  string `name:"admin-principal" default:"" help:"The first administrator, as user:<sub>. Not yet." later:"authentication"`
-	TLSCert         string `name:"tls-cert" default:"" help:"File of the certificate for both ports. Not yet." later:"TLS"`
-	TLSKey          string `name:"tls-key" default:"" help:"File of the certificate's key. Not yet." later:"TLS"`
-	TLSClientCA     string `name:"tls-client-ca" default:"" help:"File of the authorities that sign client certificates. Not yet." later:"TLS"`
+	TLSCert         string `name:"tls-cert" default:"" help:"File of the certificate for http-addr and flight-addr, with those in between after it; it is read again when it changes."`
+	TLSKey          string `name:"tls-key" default:"" help:"File of the certificate's key, which other users of the machine may not read."`
+	TLSClientCA     string `name:"tls-client-ca" default:"" help:"File of the authorities that sign client certificates. Not yet." later:"authentication"`
+	TLSCA           string `name:"tls-ca" default:"" help:"File of the authorities that sign the certificates of the other processes of a cluster; empty: those of the system."`
 	Insecure        bool   `name:"insecure" default:"false" help:"Serve other machines without authentication."`
 
 	LogLevel  string `name:"log-level" default:"info" help:"What is logged at least: debug, info, warn, error."`
@@ -88,6 +89,9 @@ func (s *Settings) Validate() error {
 		}
 	}
 	if _, err := s.ownCatalog(nil); err != nil {
+		return err
+	}
+	if err := s.checkTLS(); err != nil {
 		return err
 	}
 	for _, a := range s.addresses() {

@@ -189,8 +189,9 @@ func TestSettingErrors(t *testing.T) {
 		{env: "MILLRACE_AUTH_AUDIENCE=i", code: errs.NotImplemented, says: []string{"auth-audience"}},
 		{env: "MILLRACE_AUTH_GROUPS_CLAIM=i", code: errs.NotImplemented, says: []string{"auth-groups-claim"}},
 		{env: "MILLRACE_ADMIN_PRINCIPAL=user:i", code: errs.NotImplemented, says: []string{"admin-principal"}},
-		{env: "MILLRACE_TLS_CERT=i", code: errs.NotImplemented, says: []string{"tls-cert", "TLS"}},
-		{env: "MILLRACE_TLS_KEY=i", code: errs.NotImplemented, says: []string{"tls-key"}},
+		{env: "MILLRACE_TLS_CERT=i", code: errs.InvalidRequest, says: []string{"tls-cert", "tls-key", "together"}},
+		{env: "MILLRACE_TLS_KEY=i", code: errs.InvalidRequest, says: []string{"tls-cert", "tls-key", "together"}},
+		{env: "MILLRACE_TLS_CA=i", code: errs.InvalidRequest, says: []string{"tls-ca", "nats-url"}},
 		{env: "MILLRACE_TLS_CLIENT_CA=i", code: errs.NotImplemented, says: []string{"tls-client-ca"}},
 	} {
 		src := Sources{Flags: c.flags, Env: []string{c.env}}

@@ -55,6 +55,7 @@ type commands struct {
 const description = `Millrace: streaming storage for analytics.
 
 Client commands talk to the server that --server or MILLRACE_SERVER names, with the token of MILLRACE_TOKEN.
+MILLRACE_CA (--ca) names the file of the authorities of an https server; none: those of the system.
 Exit codes: 0 done, 1 failed, 2 wrong usage, 3 not found.`
 
 // exitCode ends a parse that printed help.

@@ -2,7 +2,10 @@ package main
 
 import (
 	"context"
+	"os"
+	"os/signal"
 	"runtime/debug"
+	"syscall"
 
 	"github.com/alecthomas/kong"
 
@@ -39,6 +42,7 @@ func (*ServeCmd) Help() string {
 	return `Every setting is also an environment variable, MILLRACE_HTTP_ADDR for --http-addr, and a key of the YAML file, "http-addr".
 Flags win over the environment, and the environment over the file. "millrace config print" shows the outcome.
 
+SIGHUP reads the certificates of TLS again at once; else they are looked at every few seconds.
 SIGTERM or SIGINT stops the server: it finishes what is under way, takes a checkpoint and exits with 0.`
 }
 
@@ -48,7 +52,14 @@ func (c *ServeCmd) Run(ctx context.Context, k *kong.Context, a *app) error {
 	if err != nil {
 		return err
 	}
-	return server.Run(ctx, server.Options{Settings: s, Version: version(), Log: a.stderr, Failpoint: a.getenv(server.EnvFailpoint)})
+	o := server.Options{Settings: s, Version: version(), Log: a.stderr, Failpoint: a.getenv(server.EnvFailpoint)}
+	if s.TLSCert != "" || s.TLSCA != "" { // else a hang-up ends the server, as any command
+		again := make(chan os.Signal, 1)
+		signal.Notify(again, syscall.SIGHUP)
+		defer signal.Stop(again)
+		o.Reread = again
+	}
+	return server.Run(ctx, o)
 }
 
 // configCmd shows settings.
