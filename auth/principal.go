@@ -3,7 +3,10 @@ package auth
 import (
 	"context"
 	"slices"
+	"strings"
 	"time"
+	"unicode"
+	"unicode/utf8"
 )
 
 // Principal is who calls.
@@ -35,6 +38,16 @@ func NewPrincipal(subject string, groups []string, expires time.Time) *Principal
 	slices.Sort(p.Groups)
 	p.Groups = slices.Compact(p.Groups)
 	return p
+}
+
+// maxName is the longest name of a subject or group.
+const maxName = 256
+
+// IsName says whether a text can be the name of a subject or a group: one that reads the
+// same wherever it stands.
+func IsName(s string) bool {
+	return s != "" && len(s) <= maxName && utf8.ValidString(s) && strings.TrimSpace(s) == s &&
+		!strings.ContainsFunc(s, func(r rune) bool { return r == utf8.RuneError || unicode.IsControl(r) || unicode.Is(unicode.Cf, r) })
 }
 
 // MayAll says whether the principal needs no grants.
