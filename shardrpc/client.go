@@ -85,7 +85,9 @@ func (r *remote) call(ctx context.Context, k kind, write bool, size int, body fu
 	if len(request) <= MaxSmall {
 		answer, err = r.small(ctx, write, request)
 		if err == nil && len(answer) == 1 && answer[0] == statusByHTTP {
-			answer, err = r.c.post(ctx, r.id, request)
+			if answer, err = nil, errTooLong; !write { // which would be done a second time
+				answer, err = r.c.post(ctx, r.id, request)
+			}
 		}
 	} else {
 		answer, err = r.c.post(ctx, r.id, request)
@@ -148,6 +150,9 @@ func open(answer []byte) (*decoder, error) {
 	}
 	return d, nil
 }
+
+// errTooLong is the error of an answer that is too long for the way that its call went.
+var errTooLong = errors.New("the answer is too long for the way it came")
 
 // errTable says that who was asked does not know the descriptor of a write.
 var errTable = errors.New("shardrpc: the descriptor is not known there")

@@ -175,7 +175,8 @@ func (c *Calls) request(ctx context.Context, subject string, data []byte) ([]byt
 	switch {
 	case err == nil:
 		return m.Data, nil
-	case errors.Is(err, nats.ErrNoResponders), errors.Is(err, nats.ErrConnectionReconnecting), errors.Is(err, nats.ErrReconnectBufExceeded), errors.Is(err, nats.ErrConnectionClosed):
+	// Not nats.ErrConnectionClosed, which is also said of what was sent before.
+	case errors.Is(err, nats.ErrNoResponders), errors.Is(err, nats.ErrConnectionReconnecting), errors.Is(err, nats.ErrReconnectBufExceeded):
 		return nil, fmt.Errorf("%w: %w", shardrpc.ErrNobody, err)
 	}
 	return nil, err
