@@ -1,6 +1,7 @@
 package flightsvc
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -12,7 +13,6 @@ import (
 	"time"
 
 	gen "github.com/apache/arrow-go/v18/arrow/flight/gen/flight"
-	"github.com/google/uuid"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/metadata"
@@ -20,6 +20,7 @@ import (
 
 	"github.com/millrace/millrace/auth"
 	"github.com/millrace/millrace/errs"
+	"github.com/millrace/millrace/trace"
 )
 
 const requestIDKey = "x-request-id"
@@ -48,17 +49,18 @@ type callKey struct{}
 func callOf(ctx context.Context) *call { return ctx.Value(callKey{}).(*call) }
 
 func (s *Service) begin(ctx context.Context, fullMethod string) (*call, context.Context) {
-	c := &call{s: s, method: path.Base(fullMethod), requestID: requestID(ctx), start: s.o.Clock.Now()}
+	ctx, req := trace.With(ctx, requestID(ctx))
+	c := &call{s: s, method: path.Base(fullMethod), requestID: req.ID, start: s.o.Clock.Now()}
 	return c, context.WithValue(ctx, callKey{}, c)
 }
 
 // requestID is what the client calls its request, or a new name.
 func requestID(ctx context.Context) string {
 	md, _ := metadata.FromIncomingContext(ctx)
-	if ids := md.Get(requestIDKey); len(ids) == 1 && len(ids[0]) > 0 && len(ids[0]) <= 128 && !strings.ContainsFunc(ids[0], func(r rune) bool { return r <= ' ' || r > '~' }) {
-		return ids[0]
+	if ids := md.Get(requestIDKey); len(ids) == 1 {
+		return trace.RequestID(ids[0])
 	}
-	return uuid.NewString()
+	return trace.RequestID("")
 }
 
 // age is for how long the call has been under way.
@@ -70,9 +72,12 @@ func (c *call) end(ctx context.Context, err error) error {
 	took := c.age()
 	code := status.Code(err)
 	c.s.metrics.calls.WithLabelValues(c.method, code.String()).Inc()
+	if req := trace.Of(ctx); err != nil {
+		c.s.metrics.errors.WithLabelValues(cmp.Or(string(req.Failure()), strings.ToLower(code.String()))).Inc()
+	}
 	c.s.metrics.duration.WithLabelValues(c.method).Observe(took.Seconds())
 	if c.s.o.Logger.Enabled(ctx, slog.LevelDebug) {
-		c.s.o.Logger.LogAttrs(ctx, slog.LevelDebug, "flight call", slog.String("method", c.method), slog.String("request_id", c.requestID), slog.String("code", code.String()), slog.Duration("took", took))
+		c.s.o.Logger.LogAttrs(ctx, slog.LevelDebug, "flight call", slog.String("method", c.method), slog.String("code", code.String()), slog.Duration("took", took))
 	}
 	return err
 }

@@ -249,12 +249,14 @@ func (p *put) take(n int64) error {
 		p.room.Release(n)
 		return err
 	}
+	p.s.metrics.putHeld.Add(float64(n))
 	return nil
 }
 
 func (p *put) giveBack(n int64) {
 	p.room.Release(n)
 	p.s.putRoom.Release(n)
+	p.s.metrics.putHeld.Sub(float64(n))
 }
 
 // run starts the write of each batch, until the stream ends or something fails.

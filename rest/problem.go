@@ -8,6 +8,7 @@ import (
 	"strconv"
 
 	"github.com/millrace/millrace/errs"
+	"github.com/millrace/millrace/trace"
 )
 
 // headerRequestID is set by the server before a handler runs.
@@ -27,12 +28,13 @@ func (h *Handler) problem(w http.ResponseWriter, r *http.Request, err error) {
 // problemBody is the JSON of an error, and its row of the table.
 func (h *Handler) problemBody(w http.ResponseWriter, r *http.Request, err error) ([]byte, errs.Kind) {
 	e := h.classify(r, err)
+	trace.Of(r.Context()).Fail(e.Code)
 	kind := errs.KindOf(e.Code)
 	kind.RetryAfterSeconds = e.Wait()
 	detail := e.Error()
 	if e.Code == errs.Internal {
 		h.o.Logger.ErrorContext(r.Context(), "request failed inside",
-			slog.String("request_id", w.Header().Get(headerRequestID)), slog.String("path", r.URL.Path), slog.Any("err", err))
+			slog.String("path", r.URL.Path), slog.Any("err", err))
 		detail = "the server met an error it did not foresee; its log tells more under this request id"
 	}
 	// What people look for first stands first.

@@ -41,6 +41,7 @@ func (s *Server) openCalls(ctx context.Context, o router.Options) error {
 			}},
 			Token: func() (string, error) { return signer.Sign([]byte(s.member.name)) },
 		},
+		Registerer: s.metrics.registry,
 	})
 	o.Owners = owners{s}
 	s.router = router.New(o)
@@ -50,7 +51,7 @@ func (s *Server) openCalls(ctx context.Context, o router.Options) error {
 	answering := shardrpc.NewServer(shardrpc.ServerOptions{
 		Address: s.scheme() + s.advertisedHTTP(), Owners: owners{s}, Router: s.router, Table: s.catalog.TableByID,
 		Verify: func(token string) error { _, err := signer.Verify(token); return err },
-		Logger: s.log,
+		Logger: s.log, Registerer: s.metrics.registry,
 	})
 	s.front.serveInternal(answering)
 	s.member.host = newShardHost(s, func(id millrace.ShardID) (func(), error) {

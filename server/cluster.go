@@ -109,7 +109,7 @@ func (s *Server) openClusterCatalog(ctx context.Context) (*catalog.Catalog, erro
 	kv, err := patiently(ctx, s, func() (*keyvalue.Store, error) {
 		return keyvalue.Open(ctx, keyvalue.Options{
 			Cluster: s.settings.ClusterName, Process: s.member.name, Replicas: s.member.replicas,
-			Conn: s.member.conn, Clock: s.clock, Logger: s.log,
+			Conn: s.member.conn, Clock: s.clock, Logger: s.log, Registerer: s.metrics.registry,
 		})
 	})
 	if err != nil {

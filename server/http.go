@@ -13,23 +13,19 @@ import (
 	"time"
 
 	"github.com/go-chi/chi/v5"
-	"github.com/google/uuid"
 
 	"github.com/millrace/millrace/auth"
 	"github.com/millrace/millrace/errs"
 	"github.com/millrace/millrace/icebergrest"
 	"github.com/millrace/millrace/shardrpc"
+	"github.com/millrace/millrace/trace"
 )
 
 const (
 	headerTime     = 10 * time.Second
 	idleTime       = 2 * time.Minute
 	maxHeaderBytes = 64 << 10
-	// maxRequestID is the longest request id that is taken from a caller.
-	maxRequestID = 128
 )
-
-const headerRequestID = "X-Request-Id"
 
 // front is what stands before the handlers of the API: request ids, the Host
 // check, who calls, health and metrics, and the refusal of work before and after serving.
@@ -66,17 +62,18 @@ func (f *front) serveInternal(h http.Handler) { f.internal.Store(&h) }
 // handler is the whole HTTP side.
 func (f *front) handler() http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		id := requestID(r.Header.Get(headerRequestID))
-		w.Header().Set(headerRequestID, id)
+		ctx, req := trace.With(r.Context(), trace.RequestID(r.Header.Get(trace.HeaderRequestID)))
+		w.Header().Set(trace.HeaderRequestID, req.ID)
 		rctx := chi.NewRouteContext()
-		r = r.WithContext(context.WithValue(r.Context(), chi.RouteCtxKey, rctx))
+		r = r.WithContext(context.WithValue(ctx, chi.RouteCtxKey, rctx))
 		rec := newRecorder(w, r, f.clock)
 		began := f.clock()
 		defer func() {
 			took := f.clock().Sub(began)
 			rec.end()
 			f.metrics.request(rctx.RoutePattern(), r.Method, rec.status, took)
-			f.log.DebugContext(r.Context(), "request", slog.String("request_id", id), slog.String("method", r.Method),
+			f.metrics.failed(req.Failure())
+			f.log.DebugContext(r.Context(), "request", slog.String("method", r.Method),
 				slog.String("path", r.URL.Path), slog.Int("status", rec.status), slog.Duration("took", took))
 		}()
 		f.route(rec, r)
@@ -134,7 +131,7 @@ func shown(r *http.Request) auth.Shown {
 func (f *front) unknown(w http.ResponseWriter, r *http.Request, err error) {
 	e, ok := errors.AsType[*errs.Error](err)
 	if !ok {
-		f.log.ErrorContext(r.Context(), "a caller could not be authenticated", slog.String("request_id", w.Header().Get(headerRequestID)), slog.Any("err", err))
+		f.log.ErrorContext(r.Context(), "a caller could not be authenticated", slog.Any("err", err))
 		e = errs.New(errs.Unavailable, "the server could not find out who calls; try again in a while")
 	}
 	if e.Code == errs.Unauthenticated {
@@ -196,20 +193,6 @@ func newHTTPServer(h http.Handler, log *slog.Logger) *http.Server {
 	}
 }
 
-// requestID is the caller's id when it is one that can stand in logs and headers,
-// and else a new one.
-func requestID(given string) string {
-	if given == "" || len(given) > maxRequestID {
-		return uuid.NewString()
-	}
-	for i := range len(given) {
-		if c := given[i]; c <= ' ' || c > '~' || c == '"' || c == '\\' {
-			return uuid.NewString()
-		}
-	}
-	return given
-}
-
 // loopbackHost says whether a Host header names this machine to itself, so that a
 // page of another site cannot reach us by a name that it made point here.
 func loopbackHost(host string) bool {
@@ -227,16 +210,17 @@ func loopbackHost(host string) bool {
 // refuse answers with an error before any handler has seen the request.
 func refuse(w http.ResponseWriter, r *http.Request, e *errs.Error) {
 	if icebergrest.Serves(r.URL.Path) {
-		icebergrest.Refuse(w, e)
+		icebergrest.Refuse(w, r, e)
 		return
 	}
+	trace.Of(r.Context()).Fail(e.Code)
 	kind := errs.KindOf(e.Code)
 	if wait := e.Wait(); wait > 0 {
 		w.Header().Set("Retry-After", fmt.Sprint(wait))
 	}
 	answerJSON(w, "application/problem+json", kind.HTTP, map[string]any{
 		"type": "/docs/errors#" + string(e.Code), "title": kind.Title, "status": kind.HTTP, "detail": e.Message,
-		"instance": r.URL.EscapedPath(), "code": e.Code, "request_id": w.Header().Get(headerRequestID),
+		"instance": r.URL.EscapedPath(), "code": e.Code, "request_id": w.Header().Get(trace.HeaderRequestID),
 	})
 }
 

@@ -92,10 +92,9 @@ func (s *Server) onStop(what string, do func(ctx context.Context) error) {
 // It returns an error when the server cannot start, when a part of it fails, or
 // when it cannot be stopped cleanly.
 func Run(ctx context.Context, o Options) error {
-	s := &Server{settings: o.Settings, version: o.Version, failAt: o.Failpoint, reread: o.Reread, log: newLogger(o.Log, o.Settings), draining: make(chan struct{})}
 	boundMemory()
 	ctx = auth.With(ctx, auth.System) // what the server does unasked; requests have contexts of their own
-	s.serving, s.failed = errgroup.WithContext(context.WithoutCancel(ctx))
+	s := newServer(ctx, o)
 	err := s.start(ctx)
 	if err == nil {
 		select {
@@ -107,6 +106,13 @@ func Run(ctx context.Context, o Options) error {
 	}
 	// What ends the server does not end its stopping.
 	return errors.Join(err, s.stop(context.WithoutCancel(ctx)))
+}
+
+// newServer makes a server that has not been started.
+func newServer(ctx context.Context, o Options) *Server {
+	s := &Server{settings: o.Settings, version: o.Version, failAt: o.Failpoint, reread: o.Reread, log: newLogger(o.Log, o.Settings), draining: make(chan struct{})}
+	s.serving, s.failed = errgroup.WithContext(context.WithoutCancel(ctx))
+	return s
 }
 
 // start runs the steps of the package comment, each with its undoing.
@@ -143,7 +149,8 @@ func (s *Server) openDataDir(context.Context) error {
 // starting.
 func (s *Server) listen(ctx context.Context) error {
 	s.health = newHealth(s.clock.Now)
-	s.metrics = newMetrics(s.version, s.settings.unsafe(), s.health)
+	s.metrics = newMetrics(s.version, s.settings.unsafe(), s.health, func() int64 { return s.front.working.Load() })
+	watchDisk(s.metrics.registry, s.dir)
 	s.callers = auth.Off{}
 	s.front = newFront(s.health, s.metrics, s.log, s.clock.Now, s.callers, s.settings.Insecure)
 	if err := s.openCerts(ctx); err != nil {

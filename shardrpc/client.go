@@ -7,6 +7,7 @@ import (
 	"errors"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
 	"golang.org/x/sync/semaphore"
 
 	millrace "github.com/millrace/millrace"
@@ -25,8 +26,9 @@ type ClientOptions struct {
 	// the next time twice as long; 2 s unless set.
 	Again time.Duration
 
-	Transport Transport
-	HTTP      HTTP
+	Transport  Transport
+	HTTP       HTTP
+	Registerer prometheus.Registerer // may be nil
 }
 
 // Client asks shards that other processes own.
@@ -35,6 +37,7 @@ type Client struct {
 	bytes *semaphore.Weighted
 	calls *semaphore.Weighted
 	peers peers
+	m     *clientMetrics
 }
 
 // NewClient makes a client.
@@ -48,7 +51,7 @@ func NewClient(o ClientOptions) *Client {
 	if o.Again == 0 {
 		o.Again = 2 * time.Second
 	}
-	return &Client{o: o, bytes: semaphore.NewWeighted(o.Bytes), calls: semaphore.NewWeighted(o.Calls)}
+	return &Client{o: o, bytes: semaphore.NewWeighted(o.Bytes), calls: semaphore.NewWeighted(o.Calls), m: newClientMetrics(o.Registerer)}
 }
 
 // Shard is a shard, wherever it is.
@@ -70,7 +73,21 @@ func (r *remote) call(ctx context.Context, k kind, write bool, size int, body fu
 			return nil, context.DeadlineExceeded
 		}
 	}
-	request := body(appendHead(make([]byte, 0, 16+size), k, left))
+	began := time.Now()
+	answer, err := r.send(ctx, write, body(appendHead(make([]byte, 0, 16+size), k, left)))
+	var d *decoder
+	if err == nil {
+		d, err = open(answer)
+	}
+	if errors.Is(err, errTable) { // the call is made once more
+		return nil, err
+	}
+	r.c.m.called(k, began, err)
+	return d, err
+}
+
+// send sends a request when there is room for it, and gives its answer.
+func (r *remote) send(ctx context.Context, write bool, request []byte) ([]byte, error) {
 	room := min(int64(len(request)), r.c.o.Bytes)
 	if err := r.c.calls.Acquire(ctx, 1); err != nil {
 		return nil, errs.New(errs.Overloaded, "too many calls to other processes are under way: %v", err)
@@ -80,6 +97,10 @@ func (r *remote) call(ctx context.Context, k kind, write bool, size int, body fu
 		return nil, errs.New(errs.Overloaded, "too much is being sent to other processes: %v", err)
 	}
 	defer r.c.bytes.Release(room)
+	r.c.m.now.Inc()
+	defer r.c.m.now.Dec()
+	r.c.m.bytes.Add(float64(room))
+	defer r.c.m.bytes.Sub(float64(room))
 	var answer []byte
 	var err error
 	if len(request) <= MaxSmall {
@@ -95,7 +116,7 @@ func (r *remote) call(ctx context.Context, k kind, write bool, size int, body fu
 	if err != nil {
 		return nil, lost(ctx, r.id, write, err)
 	}
-	return open(answer)
+	return answer, nil
 }
 
 // small sends by the transport. One that only asks is sent again when it is not answered
@@ -112,6 +133,7 @@ func (r *remote) small(ctx context.Context, write bool, request []byte) ([]byte,
 		if err == nil || !late || errors.Is(err, ErrNobody) {
 			return answer, err
 		}
+		r.c.m.again.Inc()
 	}
 }
 

@@ -14,6 +14,7 @@ import (
 
 	millrace "github.com/millrace/millrace"
 	"github.com/millrace/millrace/errs"
+	"github.com/millrace/millrace/trace"
 )
 
 // Paths below which a process answers others; the number of the shard follows.
@@ -138,6 +139,7 @@ func (c *Client) do(ctx context.Context, id millrace.ShardID, path string, body 
 	}
 	req.Header.Set("Authorization", "Bearer "+token)
 	req.Header.Set("Content-Type", "application/octet-stream")
+	trace.Inject(ctx, req.Header.Set)
 	resp, err := c.o.HTTP.Client.Do(req)
 	if err != nil {
 		c.peers.forget(id, at)

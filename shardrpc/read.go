@@ -34,7 +34,10 @@ func (r *remote) Read(ctx context.Context, form []byte) (router.Frames, error) {
 	}
 	quiet.Stop()
 	in := &watched{r: resp.Body, quiet: quiet}
+	r.c.m.reads.Inc()
+	closed := sync.OnceFunc(r.c.m.reads.Dec)
 	return &frameReader{r: bufio.NewReaderSize(in, 64<<10), alive: func() {}, close: func() error {
+		closed()
 		quiet.Stop()
 		cancel()
 		return resp.Body.Close()
@@ -66,6 +69,8 @@ func (s *Server) read(w http.ResponseWriter, r *http.Request, id millrace.ShardI
 		return
 	}
 	defer s.reads.Release(1)
+	s.m.reads.Inc()
+	defer s.m.reads.Dec()
 	ctx := r.Context()
 	far, err := s.o.Router.OpenFarRead(ctx, id, form)
 	if errs.Is(err, errs.NotOwner) {

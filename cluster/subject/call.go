@@ -16,6 +16,7 @@ import (
 	millrace "github.com/millrace/millrace"
 	"github.com/millrace/millrace/cluster"
 	"github.com/millrace/millrace/shardrpc"
+	"github.com/millrace/millrace/trace"
 )
 
 const (
@@ -56,6 +57,7 @@ type Calls struct {
 	drains sync.WaitGroup
 
 	calls, nobody prometheus.Counter
+	answering     prometheus.Gauge
 
 	mu    sync.Mutex
 	terms map[millrace.ShardID]*known
@@ -87,8 +89,9 @@ func New(conn *cluster.Conn, names cluster.Names, o Options) *Calls {
 	p := promauto.With(o.Registerer)
 	c := &Calls{
 		conn: conn, names: names, o: o, room: semaphore.NewWeighted(o.Answers), terms: map[millrace.ShardID]*known{}, lines: map[millrace.ShardID]*line{},
-		calls:  p.NewCounter(prometheus.CounterOpts{Name: "millrace_cluster_calls_total", Help: "Calls sent to owners of shards over NATS."}),
-		nobody: p.NewCounter(prometheus.CounterOpts{Name: "millrace_cluster_untaken_calls_total", Help: "Calls to owners of shards that nobody took, since a shard had no owner or changed it."}),
+		calls:     p.NewCounter(prometheus.CounterOpts{Name: "millrace_cluster_calls_total", Help: "Calls sent to owners of shards over NATS."}),
+		answering: p.NewGauge(prometheus.GaugeOpts{Name: "millrace_cluster_answering_calls", Help: "Calls of other processes over NATS that are being answered; 1,024 at most, others wait."}),
+		nobody:    p.NewCounter(prometheus.CounterOpts{Name: "millrace_cluster_untaken_calls_total", Help: "Calls to owners of shards that nobody took, since a shard had no owner or changed it."}),
 	}
 	c.life, c.end = context.WithCancel(context.Background())
 	return c
@@ -143,7 +146,14 @@ func (c *Calls) Call(ctx context.Context, id millrace.ShardID, request []byte) (
 
 // request sends to a subject. The error is shardrpc.ErrNobody when nobody has the message.
 func (c *Calls) request(ctx context.Context, subject string, data []byte) ([]byte, error) {
-	m, err := c.conn.NATS().RequestWithContext(ctx, subject, data)
+	request := &nats.Msg{Subject: subject, Data: data}
+	trace.Inject(ctx, func(header, value string) {
+		if request.Header == nil {
+			request.Header = nats.Header{}
+		}
+		request.Header.Set(header, value)
+	})
+	m, err := c.conn.NATS().RequestMsgWithContext(ctx, request)
 	switch {
 	case err == nil:
 		return m.Data, nil

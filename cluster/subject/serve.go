@@ -13,6 +13,7 @@ import (
 
 	millrace "github.com/millrace/millrace"
 	"github.com/millrace/millrace/errs"
+	"github.com/millrace/millrace/trace"
 )
 
 const (
@@ -50,7 +51,9 @@ func (c *Calls) Serve(id millrace.ShardID, answer func(ctx context.Context, id m
 		}
 		c.tasks.Go(func() {
 			defer c.room.Release(1)
-			a := answer(c.life, id, request)
+			c.answering.Inc()
+			defer c.answering.Dec()
+			a := answer(trace.Extract(c.life, m.Header.Get), id, request)
 			came.end(from, n, a)
 			c.reply(m, a)
 		})

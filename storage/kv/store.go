@@ -30,6 +30,9 @@ type Options struct {
 	// OnDeath is called, once and from any goroutine, when Pebble cannot go on
 	// (K3); nil: nobody is told.
 	OnDeath func(cause error)
+	// Counted is told of rows that were looked up: so many were in the cache of rows, so
+	// many were not; nil: nobody is told.
+	Counted func(hits, misses int)
 }
 
 const (

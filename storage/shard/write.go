@@ -20,6 +20,7 @@ type pending struct {
 	decided chan struct{}
 	out     outcome
 	room    func()
+	began   time.Time
 	shard   *Shard
 }
 
@@ -33,6 +34,9 @@ func (p *pending) answer(r Result, err error) {
 	p.once.Do(func() {
 		p.room()
 		p.out = outcome{r, err}
+		if p.op != nil {
+			p.shard.o.Metrics.wrote(p.shard.o.Clock.Now().Sub(p.began), err)
+		}
 		if err != nil && p.op != nil {
 			p.op.fail(err) // before anything behind it is looked at
 		}
@@ -114,11 +118,17 @@ func (s *Shard) enqueue(ctx context.Context, p *pending) error {
 	if p.op != nil {
 		p.bytes = min(p.op.bytes(), s.o.QueueBytes)
 	}
-	p.done, p.shard = make(chan struct{}), s
+	p.done, p.shard, p.began = make(chan struct{}), s, s.o.Clock.Now()
 	if err := s.queueRoom.Acquire(ctx, p.bytes); err != nil {
 		return errs.New(errs.Overloaded, "shard %d had no room for the write in time: %v", s.o.ID, err)
 	}
-	p.room = func() { s.queueRoom.Release(p.bytes) }
+	s.queued.Add(1)
+	s.queuedBytes.Add(p.bytes)
+	p.room = func() {
+		s.queueRoom.Release(p.bytes)
+		s.queued.Add(-1)
+		s.queuedBytes.Add(-p.bytes)
+	}
 	select {
 	case s.queue <- p:
 		return nil
