@@ -70,7 +70,11 @@ type Options struct {
 // Bounds of calls and their connections.
 const (
 	maxRecvBytes      = 64 << 20
+	maxHeaderBytes    = 64 << 10
+	handshakeTime     = 10 * time.Second
 	pingInterval      = 30 * time.Second
+	pingPatience      = 15 * time.Second
+	maxIdle           = 5 * time.Minute // clients connect again by themselves
 	minClientPing     = 10 * time.Second
 	defaultUnaryTime  = 30 * time.Second
 	maxUnaryTime      = 120 * time.Second
@@ -127,10 +131,12 @@ func (s *Service) ServerOptions() []grpc.ServerOption {
 		grpc.ChainStreamInterceptor(s.interceptStream),
 		grpc.MaxRecvMsgSize(maxRecvBytes),
 		grpc.MaxConcurrentStreams(s.o.MaxStreams),
+		grpc.MaxHeaderListSize(maxHeaderBytes),
+		grpc.ConnectionTimeout(handshakeTime),
 		// Buffers of this size save system calls, and a connection has them only while
 		// it writes.
 		grpc.WriteBufferSize(128 << 10),
-		grpc.KeepaliveParams(keepalive.ServerParameters{Time: pingInterval}),
+		grpc.KeepaliveParams(keepalive.ServerParameters{Time: pingInterval, Timeout: pingPatience, MaxConnectionIdle: maxIdle}),
 		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: minClientPing, PermitWithoutStream: true}),
 	}
 }

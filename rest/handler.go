@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"net/http"
 	"strings"
@@ -163,9 +164,27 @@ func (h *Handler) deadline(next http.Handler) http.Handler {
 			var cancel context.CancelFunc
 			ctx, cancel = context.WithTimeout(ctx, d)
 			defer cancel()
+			if r.Body != nil {
+				r.Body = &timelyBody{r.Body, ctx}
+			}
 		}
 		next.ServeHTTP(w, r.WithContext(ctx))
 	})
+}
+
+// timelyBody is the body of a request with a deadline, after which none of it is read.
+type timelyBody struct {
+	io.ReadCloser
+
+	ctx context.Context //nolint:containedctx // the request's own
+}
+
+// Read implements io.Reader.
+func (b *timelyBody) Read(p []byte) (int, error) {
+	if err := b.ctx.Err(); err != nil {
+		return 0, err
+	}
+	return b.ReadCloser.Read(p)
 }
 
 // streams says whether the request's body or answer is a stream, which has no

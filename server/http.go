@@ -25,6 +25,8 @@ const (
 	headerTime     = 10 * time.Second
 	idleTime       = 2 * time.Minute
 	maxHeaderBytes = 64 << 10
+	// maxStreams bounds the requests under way of one connection of HTTP/2.
+	maxStreams = 250
 )
 
 // front is what stands before the handlers of the API: request ids, the Host
@@ -38,6 +40,8 @@ type front struct {
 	callers auth.Authenticator
 	// anyHost turns the Host check off.
 	anyHost bool
+	// pages says which pages in browsers may call.
+	pages *pages
 
 	// api serves what is not health or metrics; nil until the server is ready.
 	api atomic.Pointer[http.Handler]
@@ -50,7 +54,7 @@ type front struct {
 }
 
 func newFront(h *health, m *metrics, log *slog.Logger, clock func() time.Time, callers auth.Authenticator, anyHost bool) *front {
-	return &front{health: h, metrics: m, log: log, clock: clock, callers: callers, anyHost: anyHost, idle: make(chan struct{}, 1)}
+	return &front{health: h, metrics: m, log: log, clock: clock, callers: callers, anyHost: anyHost, pages: newPages(nil), idle: make(chan struct{}, 1)}
 }
 
 // serveAPI lets h answer from now on.
@@ -76,7 +80,9 @@ func (f *front) handler() http.Handler {
 			f.log.DebugContext(r.Context(), "request", slog.String("method", r.Method),
 				slog.String("path", r.URL.Path), slog.Int("status", rec.status), slog.Duration("took", took))
 		}()
-		f.route(rec, r)
+		if f.pages.admit(rec, r) {
+			f.route(rec, r)
+		}
 	})
 }
 
@@ -188,7 +194,9 @@ func (f *front) observing() http.Handler {
 // newHTTPServer is an http.Server with limits on what a client may hold.
 func newHTTPServer(h http.Handler, log *slog.Logger) *http.Server {
 	return &http.Server{
-		Handler: h, ReadHeaderTimeout: headerTime, IdleTimeout: idleTime, MaxHeaderBytes: maxHeaderBytes,
+		Handler: h, ReadHeaderTimeout: headerTime, IdleTimeout: idleTime, MaxHeaderBytes: maxHeaderBytes, ConnState: httpState,
+		// A peer that is gone is noticed by a ping, one that takes nothing by what waits for it.
+		HTTP2:    &http.HTTP2Config{MaxConcurrentStreams: maxStreams, SendPingTimeout: stallTime, PingTimeout: stallTime / 2, WriteByteTimeout: stallTime},
 		ErrorLog: slog.NewLogLogger(log.Handler(), slog.LevelDebug), // broken connections
 	}
 }

@@ -178,7 +178,7 @@ func (s *Server) advertiseURI() string {
 }
 
 func (s *Server) serveFlight(l net.Listener) {
-	o := s.flight.ServerOptions()
+	o := append(followCalls(), s.flight.ServerOptions()...)
 	if s.settings.encrypted() {
 		o = append(o, grpc.Creds(credentials.NewTLS(s.certs.Server(protoHTTP2))))
 	}

@@ -11,6 +11,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/cockroachdb/pebble/v2/vfs"
@@ -56,6 +57,7 @@ type Server struct {
 	callers auth.Authenticator
 	certs   *certs.Files // nil without TLS here and without authorities of other processes
 	reread  <-chan os.Signal
+	ports   *ports
 	front   *front
 	catalog *catalog.Catalog
 	worker  *storage.Worker
@@ -153,6 +155,8 @@ func (s *Server) listen(ctx context.Context) error {
 	watchDisk(s.metrics.registry, s.dir)
 	s.callers = auth.Off{}
 	s.front = newFront(s.health, s.metrics, s.log, s.clock.Now, s.callers, s.settings.Insecure)
+	s.front.pages = newPages(s.settings.CORSOrigins)
+	s.ports = newPorts(s.metrics.registry)
 	if err := s.openCerts(ctx); err != nil {
 		return err
 	}
@@ -172,7 +176,12 @@ func (s *Server) listenOn(ctx context.Context, setting, addr string) (net.Listen
 	if err != nil {
 		return nil, fmt.Errorf("setting %s: %w", setting, err)
 	}
-	return l, nil
+	most, short := connections(s.settings.MaxConnections)
+	if short {
+		s.log.WarnContext(ctx, "the limit of open files leaves fewer connections than there should be (ulimit -n, LimitNOFILE)",
+			slog.String("setting", setting), slog.Int("connections", most))
+	}
+	return s.ports.bound(strings.TrimSuffix(setting, "-addr"), l, most), nil
 }
 
 func (s *Server) serveHTTP(ctx context.Context, setting, addr string, encrypted bool, h http.Handler) (net.Addr, error) {

@@ -47,8 +47,10 @@ type Settings struct {
 	AdvertiseHTTP   string   `name:"advertise-http" default:"" help:"host:port at which the other processes of the cluster reach --http-addr; empty: that address."`
 	AdvertiseFlight string   `name:"advertise-flight" default:"" help:"Address of Flight that endpoints tell clients; empty: they use the one they have."`
 
-	CORSOrigins []string `name:"cors-origins" default:"" help:"Origins whose pages may call the API. Not yet." later:"calls from pages of other origins"`
-	MetricsAddr string   `name:"metrics-addr" default:"" help:"A second address for /healthz, /readyz, /metrics alone, always without TLS."`
+	CORSOrigins    []string `name:"cors-origins" default:"" help:"Origins whose pages may call the API from a browser, as https://app.example.com; *, with authentication: every page that has a token."`
+	MaxConnections int      `name:"max-connections" default:"0" help:"How many connections a port holds; when it is full, the one longest without work is closed for a new one. 0: 8192, or what the limit of open files leaves."`
+
+	MetricsAddr string `name:"metrics-addr" default:"" help:"A second address for /healthz, /readyz, /metrics alone, always without TLS."`
 
 	AuthJWKS        string `name:"auth-jwks" default:"" help:"File or https address of the keys of tokens; turns authentication on. Not yet." later:"authentication"`
 	AuthIssuer      string `name:"auth-issuer" default:"" help:"Issuer that tokens must name. Not yet." later:"authentication"`
@@ -93,6 +95,12 @@ func (s *Settings) Validate() error {
 	}
 	if err := s.checkTLS(); err != nil {
 		return err
+	}
+	if err := s.checkOrigins(); err != nil {
+		return err
+	}
+	if s.MaxConnections < 0 || s.MaxConnections > 1<<20 {
+		return wrong("max-connections", "%d is not from 0 to %d", s.MaxConnections, 1<<20)
 	}
 	for _, a := range s.addresses() {
 		loopback, err := isLoopback(a.value)

@@ -18,6 +18,10 @@ const (
 // encrypted says whether both ports speak TLS.
 func (s *Settings) encrypted() bool { return s.TLSCert != "" }
 
+// authenticated says whether callers have to show who they are: by a token, or by a
+// client certificate.
+func (s *Settings) authenticated() bool { return s.AuthJWKS != "" || s.TLSClientCA != "" }
+
 func (s *Settings) checkTLS() error {
 	switch {
 	case (s.TLSCert == "") != (s.TLSKey == ""):

@@ -84,8 +84,6 @@ func TestTLSExchange(t *testing.T) {
 		s.TLSCert, s.TLSKey = filepath.Join(dir, "cert.pem"), filepath.Join(dir, "key.pem")
 	})
 	require.True(t, r.addr.TLS)
-	require.Contains(t, r.log.String(), "https://"+r.addr.HTTP)
-	require.Contains(t, r.log.String(), "grpc+tls://"+r.addr.Flight)
 
 	both := trustedBy(before, after)
 	ctx, cancel := context.WithCancel(t.Context())
@@ -163,6 +161,8 @@ func TestTLSExchange(t *testing.T) {
 	require.Contains(t, string(b), "millrace_server_tls_certificate_expiry_timestamp_seconds 1.")
 	http.DefaultClient.CloseIdleConnections()
 	r.stop(t)
+	require.Contains(t, r.log.String(), "https://"+r.addr.HTTP)
+	require.Contains(t, r.log.String(), "grpc+tls://"+r.addr.Flight)
 }
 
 // What is wrong with certificates ends the start, in words.
