@@ -11,11 +11,13 @@ BENCHSTAT_VERSION     := v0.0.0-20260908200009-22c9c6c9d4da
 VERSITYGW_VERSION     := v1.8.0
 NATS_SERVER_VERSION   := v2.15.3
 KUSTOMIZE_VERSION     := v5.7.1
+PROMTOOL_VERSION      := v0.316.0
 
 TOOLS  := $(CURDIR)/.tools/bin
 LINT   := $(TOOLS)/golangci-lint-$(GOLANGCI_LINT_VERSION)
 VERSITYGW := $(TOOLS)/versitygw-$(VERSITYGW_VERSION)
 NATS_SERVER := $(TOOLS)/nats-server-$(NATS_SERVER_VERSION)
+PROMTOOL := $(TOOLS)/promtool-$(PROMTOOL_VERSION)
 BIN    := bin/millrace
 VENV   := .venv
 # What checks deploy/ has a place of its own, so that neither's packages bind the other's.
@@ -81,7 +83,15 @@ interop: build deploy-check $(VENV)/.installed $(SPARK_JARS) $(VERSITYGW) $(HIVE
 # Part of interop, since what it checks with comes from PyPI.
 .PHONY: deploy-check
 deploy-check: $(NATS_SERVER) $(DEPLOY_VENV)/.installed $(if $(KUBECTL),,$(TOOLS)/kustomize-$(KUSTOMIZE_VERSION)) ## deploy/ by nats-server, systemd, the schemas of Compose and Kubernetes
-	NATS_SERVER=$(NATS_SERVER) VENV=$(DEPLOY_VENV) KUSTOMIZE="$(KUSTOMIZE)" deploy/check
+	NATS_SERVER=$(NATS_SERVER) VENV=$(DEPLOY_VENV) KUSTOMIZE="$(KUSTOMIZE)" PROMTOOL=$(or $(wildcard $(PROMTOOL)),promtool) deploy/check
+
+# Not part of what checks: ten CPU-minutes for one file. A test of ours looks up the names in it.
+.PHONY: promtool
+promtool: $(PROMTOOL) ## Prometheus's promtool, with which deploy-check reads the alerts
+
+$(PROMTOOL):
+	GOBIN=$(TOOLS) go install github.com/prometheus/prometheus/cmd/promtool@$(PROMTOOL_VERSION)
+	mv $(TOOLS)/promtool $@
 
 $(DEPLOY_VENV)/.installed: deploy/requirements.txt
 	$(PYTHON) -m venv $(@D)
