@@ -47,7 +47,7 @@ func (l *Log) readEnd(ctx context.Context, state jetstream.StreamState) (wal.Tai
 	}
 	rctx, cancel := l.s.conn.Request(ctx, l.s.opts.AnswerTimeout)
 	defer cancel()
-	msg, err := l.st.GetLastMsgForSubject(rctx, l.subject)
+	msg, err := l.fetch(rctx, lastOf{l.subject})
 	switch {
 	case errors.Is(err, jetstream.ErrMsgNotFound):
 		return wal.Tail{}, l.corrupt(state.LastSeq, "all records were removed, the last one too")

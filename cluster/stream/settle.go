@@ -94,7 +94,7 @@ func (l *Log) fenced(seq uint64, msg *jetstream.RawStreamMsg) error {
 func (l *Log) message(ctx context.Context, seq uint64) (*jetstream.RawStreamMsg, error) {
 	rctx, cancel := l.s.conn.Request(ctx, l.s.opts.AnswerTimeout)
 	defer cancel()
-	return l.st.GetMsg(rctx, seq)
+	return l.fetch(rctx, bySequence{seq})
 }
 
 // info asks the stream's leader about it. The error is errs.CorruptData when the stream
