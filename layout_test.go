@@ -58,7 +58,7 @@ var mayImport = map[string][]string{
 
 // mayImportPackage are single packages that a top folder may import besides.
 var mayImportPackage = map[string][]string{
-	"e2e": {"cluster/natstest", "objstore/objstoretest"}, // starts servers that others made; knows nothing of ours
+	"e2e": {"cluster/natstest", "objstore/faultproxy", "objstore/objstoretest"}, // starts servers that others made; knows nothing of ours
 }
 
 // goFiles parses every Go file of the repository, with its path from the root.

@@ -35,6 +35,7 @@ type server struct {
 	flags  []string
 	env    []string // besides the bare one
 	disk   *disk    // of its own; nil: none
+	under  []string // a command that runs it; nil: none
 	base   string   // http://host:port
 	flight string   // host:port
 	cmd    *exec.Cmd
@@ -105,6 +106,11 @@ func (s *server) launchAlone() error {
 	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 	if s.disk != nil {
 		s.disk.mountFor(cmd)
+	}
+	if s.under != nil {
+		if err := runUnder(cmd, s.under); err != nil {
+			return err
+		}
 	}
 	if err := cmd.Start(); err != nil {
 		return err

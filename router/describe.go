@@ -137,7 +137,15 @@ func (r *Router) Shards(ctx context.Context) []shard.Status {
 
 // Count counts the rows of a table: from what the buckets know of themselves when
 // there is no filter, else by a read of the columns that the filter names.
-func (r *Router) Count(ctx context.Context, path string, req *ReadRequest) (int64, error) {
+func (r *Router) Count(ctx context.Context, path string, req *ReadRequest) (n int64, err error) {
+	err = Anew(ctx, func() error {
+		n, err = r.count(ctx, path, req)
+		return err
+	})
+	return n, err
+}
+
+func (r *Router) count(ctx context.Context, path string, req *ReadRequest) (int64, error) {
 	o := Scan
 	o.counts = true
 	p, err := r.Plan(ctx, path, req, o)

@@ -98,7 +98,12 @@ func (e *Engine) Execute(ctx context.Context, req Request) (*Result, error) {
 	}
 	c := &call{Engine: e, src: source(req.Text), req: req}
 	if q, ok := st.(*query); ok {
-		return c.query(ctx, q)
+		var res *Result
+		err := router.Anew(ctx, func() (err error) { // groups and sorting read to the end
+			res, err = c.query(ctx, q)
+			return err
+		})
+		return res, err
 	}
 	switch st.(type) {
 	case *insert, *remove:
