@@ -50,9 +50,15 @@ export CGO_ENABLED ?= 0
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
+# What a binary says of itself. The same commit gives the same bytes, wherever and whenever it is built.
+VERSION ?= $(shell git describe --tags --match 'v*' --dirty 2>/dev/null || echo v0.0.0-dev)
+COMMIT  ?= $(shell git rev-parse HEAD 2>/dev/null)
+COMMITTED ?= $(shell TZ=UTC0 git log -1 --format=%cd --date=format-local:%Y-%m-%dT%H:%M:%SZ 2>/dev/null)
+STAMP   := -X main.buildVersion=$(VERSION) -X main.buildCommit=$(COMMIT) -X main.buildDate=$(COMMITTED)
+
 .PHONY: build
 build: ## the binary, bin/millrace
-	go build -trimpath -o $(BIN) ./cmd/millrace
+	go build -trimpath -buildvcs=false -ldflags '$(STAMP)' -o $(BIN) ./cmd/millrace
 
 .PHONY: demo
 demo: build ## load real flights, show what the server does, leave it running

@@ -58,6 +58,7 @@ require (
 	github.com/beltran/gssapi v0.0.0-20200324152954-d86554db4bab // indirect
 	github.com/geoarrow/geoarrow-go v0.0.0-20260403143023-f54751c3e3a1 // indirect
 	github.com/go-zookeeper/zk v1.0.4 // indirect
+	github.com/google/licensecheck v0.3.1 // indirect
 	github.com/hashicorp/golang-lru/v2 v2.0.7 // indirect
 	github.com/stretchr/objx v0.5.3 // indirect
 	github.com/twmb/avro v1.8.0 // indirect

@@ -69,8 +69,8 @@ type Server struct {
 	flight  *flightsvc.Service
 	grpc    *grpc.Server
 
-	httpAddr, flightAddr, metricsAddr net.Addr
-	lakeLocation                      string // where lake tables are; "" when there is no such place
+	httpAddr, flightAddr, metricsAddr, debugAddr net.Addr
+	lakeLocation                                 string // where lake tables are; "" when there is no such place
 	// draining is closed when streams have to end.
 	draining chan struct{}
 	// serving holds the listeners' goroutines; the first error ends the server.
@@ -165,9 +165,11 @@ func (s *Server) listen(ctx context.Context) error {
 		return err
 	}
 	if s.settings.MetricsAddr != "" {
-		s.metricsAddr, err = s.serveHTTP(ctx, "metrics-addr", s.settings.MetricsAddr, false, s.front.observing())
+		if s.metricsAddr, err = s.serveHTTP(ctx, "metrics-addr", s.settings.MetricsAddr, false, s.front.observing()); err != nil {
+			return err
+		}
 	}
-	return err
+	return s.serveDebug(ctx)
 }
 
 func (s *Server) listenOn(ctx context.Context, setting, addr string) (net.Listener, error) {
@@ -237,6 +239,9 @@ func (s *Server) becomeReady(ctx context.Context) error {
 		r.Metrics = s.metricsAddr.String()
 	}
 	s.health.enter(serving) // who finds the addresses finds it ready
+	if s.debugAddr != nil {
+		r.Debug = s.debugAddr.String()
+	}
 	if err := publishAddresses(s.dir, r); err != nil {
 		return err
 	}

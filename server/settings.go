@@ -63,6 +63,7 @@ type Settings struct {
 	TLSCA           string `name:"tls-ca" default:"" help:"File of the authorities that sign the certificates of the other processes of a cluster; empty: those of the system."`
 	Insecure        bool   `name:"insecure" default:"false" help:"Serve other machines without authentication."`
 
+	DebugAddr string `name:"debug-addr" default:"" help:"A loopback address for profiles and variables of the process (/debug/pprof, /debug/vars); empty: none."`
 	LogLevel  string `name:"log-level" default:"info" help:"What is logged at least: debug, info, warn, error."`
 	LogFormat string `name:"log-format" default:"text" help:"text for people, json for machines."`
 }
@@ -111,6 +112,11 @@ func (s *Settings) Validate() error {
 		case !loopback && !s.Insecure:
 			return wrong(a.name, "%s can be reached from other machines, and there is no authentication: anyone there could read and change everything; use a loopback address, or --insecure to serve them all the same", a.value)
 		}
+	}
+	if loopback, err := isLoopback(s.DebugAddr); s.DebugAddr != "" && err != nil {
+		return wrong("debug-addr", "%v", err)
+	} else if s.DebugAddr != "" && !loopback {
+		return wrong("debug-addr", "%s can be reached from other machines, and profiles show what passes through the process: use a loopback address, and reach it by ssh -L", s.DebugAddr)
 	}
 	for _, a := range []address{{name: "advertise-flight", value: s.AdvertiseFlight}, {name: "advertise-http", value: s.AdvertiseHTTP}} {
 		if _, _, err := net.SplitHostPort(a.value); a.value != "" && err != nil {

@@ -25,6 +25,8 @@ type commands struct {
 	Serve  ServeCmd  `cmd:"" help:"Run a server."`
 	Config configCmd `cmd:"" help:"Show settings."`
 
+	Version versionCmd `cmd:"" help:"Say which program this is."`
+
 	Restore restoreCmd `cmd:"" help:"Make a data directory of what an object store holds."`
 	WAL     walCmd     `cmd:"" name:"wal" help:"Repair the write-ahead log of a stopped server."`
 

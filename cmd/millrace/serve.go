@@ -4,7 +4,6 @@ import (
 	"context"
 	"os"
 	"os/signal"
-	"runtime/debug"
 	"syscall"
 
 	"github.com/alecthomas/kong"
@@ -76,13 +75,4 @@ func (c *configPrintCmd) Run(k *kong.Context, a *app) error {
 		return err
 	}
 	return s.Print(a.stdout, origins)
-}
-
-// version is what the build says it was built from.
-func version() string {
-	info, ok := debug.ReadBuildInfo()
-	if !ok {
-		return "unknown"
-	}
-	return info.Main.Version
 }
