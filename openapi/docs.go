@@ -71,12 +71,12 @@ func DocsHandler() http.Handler {
 func pagePolicy(ui http.Handler) string {
 	page := newPage()
 	ui.ServeHTTP(page, &http.Request{Method: http.MethodGet, URL: &url.URL{Path: DocsPath}})
-	scripts := "'self'"
+	scripts := []string{"'self'"}
 	for _, s := range inlineScript.FindAllSubmatch(page.Bytes(), -1) {
 		sum := sha256.Sum256(s[1])
-		scripts += " 'sha256-" + base64.StdEncoding.EncodeToString(sum[:]) + "'"
+		scripts = append(scripts, "'sha256-"+base64.StdEncoding.EncodeToString(sum[:])+"'")
 	}
-	return "default-src 'none'; script-src " + scripts + "; style-src 'self' 'unsafe-inline'; img-src 'self' data:; font-src 'self' data:; " +
+	return "default-src 'none'; script-src " + strings.Join(scripts, " ") + "; style-src 'self' 'unsafe-inline'; img-src 'self' data:; font-src 'self' data:; " +
 		"connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
 }
 
