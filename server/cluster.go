@@ -9,6 +9,8 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"time"
 
 	millrace "github.com/millrace/millrace"
@@ -40,9 +42,10 @@ type member struct {
 	conn     *cluster.Conn
 	replicas int
 	logs     *stream.Streams
-	manager  *owner.Manager
-	host     *shardHost // nil without the role worker
+	manager  atomic.Pointer[owner.Manager] // nil until it joins
+	host     *shardHost                    // nil without the role worker
 	teller   *teller
+	ends     endings
 	away     *shardrpc.Client
 }
 
@@ -72,7 +75,7 @@ func (s *Server) openNATS(ctx context.Context) error {
 	for _, w := range found.Warnings {
 		s.log.WarnContext(ctx, "nats is not set as it should be", slog.String("found", w))
 	}
-	s.member = &member{name: name, conn: conn, replicas: found.Replicas}
+	s.member = &member{name: name, conn: conn, replicas: found.Replicas, ends: endings{s: s}}
 	return nil
 }
 
@@ -174,19 +177,20 @@ func (s *Server) join(ctx context.Context) error {
 	if s.member.host != nil {
 		o.Host = s.member.host
 	}
-	s.member.manager = owner.New(o)
+	manager := owner.New(o)
 	if s.member.host != nil {
-		s.member.host.manager = s.member.manager
+		s.member.host.manager = manager
 	}
-	if err := s.member.manager.Start(ctx); err != nil {
+	if err := manager.Start(ctx); err != nil {
 		return err
 	}
-	s.health.watch("cluster", s.member.manager.Err)
+	s.member.manager.Store(manager)
+	s.health.watch("cluster", manager.Err)
 	s.onStop("membership", func(ctx context.Context) error {
 		ctx, cancel := context.WithTimeout(ctx, leaveTime)
 		defer cancel()
-		s.member.manager.Drain(ctx)
-		return s.member.manager.Stop(ctx)
+		manager.Drain(ctx)
+		return manager.Stop(ctx)
 	})
 	return nil
 }
@@ -201,7 +205,11 @@ func (s *Server) advertisedHTTP() string {
 
 // mine says whether thing n of a role's work is this process's.
 func (s *Server) mine(role string, n uint64) bool {
-	return s.member == nil || s.member.manager != nil && s.member.manager.Mine(role, n)
+	if s.member == nil {
+		return true
+	}
+	m := s.member.manager.Load()
+	return m != nil && m.Mine(role, n)
 }
 
 // told follows the catalog: shards that are here go by what others change.
@@ -217,18 +225,48 @@ func (s *Server) told(c catalog.Changes) {
 	for _, p := range c.RemovedPartitions {
 		ends = append(ends, ending{p.Table, p.ID})
 	}
-	if len(ends) == 0 {
-		return
+	if len(ends) > 0 {
+		s.member.ends.add(ends)
 	}
-	go func() { // the front that drops asks each owner too; this is for who was away
-		for _, sh := range s.worker.Shards() {
-			for _, e := range ends {
-				if err := e.in(sh); err != nil && !errs.Is(err, errs.NotOwner) && !errs.Is(err, errs.Draining) {
-					s.log.Warn("dropped data is still in a shard", slog.Any("err", err))
+}
+
+// endings are what was dropped and is to be dropped in the shards that are here, by one
+// goroutine at a time. The front that drops asks each owner too; this is for who was away.
+type endings struct {
+	s       *Server
+	mu      sync.Mutex
+	left    []ending
+	running bool
+}
+
+func (e *endings) add(ends []ending) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.left = append(e.left, ends...)
+	if !e.running {
+		e.running = true
+		go e.run()
+	}
+}
+
+// run drops until nothing is left.
+func (e *endings) run() {
+	for {
+		e.mu.Lock()
+		some := e.left
+		e.left, e.running = nil, len(some) > 0
+		e.mu.Unlock()
+		if len(some) == 0 {
+			return
+		}
+		for _, sh := range e.s.worker.Shards() {
+			for _, end := range some {
+				if err := end.in(sh); err != nil && !errs.Is(err, errs.NotOwner) && !errs.Is(err, errs.Draining) {
+					e.s.log.Warn("dropped data is still in a shard", slog.Any("err", err))
 				}
 			}
 		}
-	}()
+	}
 }
 
 // ending is a table, or a partition of it, that was dropped.

@@ -1,6 +1,10 @@
 package keyvalue
 
-import "context"
+import (
+	"context"
+
+	"github.com/millrace/millrace/cluster/owner"
+)
 
 // FailCompaction makes compactions of a store ask before each step.
 func FailCompaction(s *Store, fail func(step string) error) { s.compact.fail = fail }
@@ -57,4 +61,15 @@ func CanAnswer(s *Store) bool {
 	}
 	s.reader.mu.Unlock()
 	return true
+}
+
+// ToldGone says whether a watcher that knows a key at a revision, begins anew, and does not
+// meet it where it reads, tells that it is gone.
+func ToldGone(ctx context.Context, k *Keys, key string, revision uint64) (gone bool, err error) {
+	w := &watcher{keys: k, told: map[string]uint64{key: revision}, ready: true, fn: func(e owner.Event) error {
+		gone = gone || e.Kind == owner.Deleted && e.Key == key && e.Revision > revision
+		return nil
+	}}
+	err = w.upToDate(ctx, map[string]bool{})
+	return gone, err
 }
