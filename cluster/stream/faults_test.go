@@ -115,7 +115,7 @@ func TestTwoOwners(t *testing.T) {
 				}
 			})
 		}
-		require.Eventually(t, func() bool { return h.acknowledged() > 200 && epochs.Load() > 30 && h.refused(errs.NotOwner) > 2 }, 30*time.Second, 5*time.Millisecond)
+		require.Eventually(t, func() bool { return h.acknowledged() > 200 && epochs.Load() > 30 && h.refused(errs.NotOwner) > 2 }, 2*time.Minute, 5*time.Millisecond)
 		cancel()
 		wg.Wait()
 		h.check(t, open(t, streams(t, srv.URLs(), options(srv, id))))
