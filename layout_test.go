@@ -48,7 +48,7 @@ var mayImport = map[string][]string{
 	// The catalog of stock readers knows the lake's metadata and the tables, not their rows.
 	"icebergrest": {".", "errs", "lake", "tier", "catalog", "trace"},
 	"client":      {".", "errs", "row", "openapi"},
-	"cmd":         {".", "errs", "row", "filter", "openapi", "server", "client", "sql"},
+	"cmd":         {".", "errs", "auth", "row", "filter", "openapi", "server", "client", "sql"},
 	// What is run from outside knows nothing of the inside, so that it cannot share
 	// its mistakes.
 	"e2e": {},

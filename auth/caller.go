@@ -22,6 +22,9 @@ type Authenticator interface {
 	Authenticate(ctx context.Context, shown Shown) (*Principal, error)
 }
 
+// Challenge is the WWW-Authenticate header of an answer to who is not known.
+const Challenge = `Bearer realm="millrace"`
+
 // ErrUnauthenticated is the answer to everyone who shows nothing good: it says no more
 // to who tries (A4).
 var ErrUnauthenticated = errs.New(errs.Unauthenticated, "a valid token is needed, as Authorization: Bearer <token>")
@@ -35,14 +38,14 @@ type Off struct{}
 // Authenticate implements Authenticator: everyone is Anyone.
 func (Off) Authenticate(context.Context, Shown) (*Principal, error) { return Anyone, nil }
 
-// UntilExpiry is ctx, which also ends, with ErrExpired as its cause, when what its
-// caller showed is not good any more.
-func UntilExpiry(ctx context.Context, now func() time.Time) (context.Context, context.CancelFunc) {
-	ctx, cancel := context.WithCancelCause(ctx)
+// Expiry is closed when what the caller of ctx showed is not good any more; never, unless
+// it has an end. Stop lets go of it.
+func Expiry(ctx context.Context, now func() time.Time) (expired <-chan struct{}, stop func()) {
 	p := Of(ctx)
 	if p == nil || p.Expires.IsZero() {
-		return ctx, func() { cancel(nil) }
+		return nil, func() {}
 	}
-	t := time.AfterFunc(p.Expires.Sub(now()), func() { cancel(ErrExpired) })
-	return ctx, func() { t.Stop(); cancel(nil) }
+	ended := make(chan struct{})
+	t := time.AfterFunc(p.Expires.Sub(now()), func() { close(ended) })
+	return ended, func() { t.Stop() }
 }

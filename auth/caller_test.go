@@ -1,7 +1,6 @@
 package auth
 
 import (
-	"context"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -15,21 +14,21 @@ func TestOff(t *testing.T) {
 	require.Same(t, Anyone, p)
 }
 
-// What goes on ends when its caller's token does, and says why; others never end by it.
-func TestUntilExpiry(t *testing.T) {
+// A caller's time ends when his token does; others have no end.
+func TestExpiry(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		ctx, cancel := UntilExpiry(With(t.Context(), NewPrincipal("ann", nil, time.Now().Add(time.Minute))), time.Now)
-		defer cancel()
-		time.Sleep(time.Minute - time.Millisecond)
-		require.NoError(t, ctx.Err())
-		<-ctx.Done()
-		require.Equal(t, ErrExpired, context.Cause(ctx))
+		began := time.Now()
+		expired, stop := Expiry(With(t.Context(), NewPrincipal("ann", nil, began.Add(time.Minute))), time.Now)
+		<-expired
+		require.Equal(t, time.Minute, time.Since(began))
+		stop()
 		for _, p := range []*Principal{nil, System, Anyone} {
-			ctx, cancel := UntilExpiry(With(t.Context(), p), time.Now)
-			time.Sleep(1000 * time.Hour)
-			require.NoError(t, ctx.Err())
-			cancel()
-			require.Equal(t, context.Canceled, context.Cause(ctx))
+			expired, stop := Expiry(With(t.Context(), p), time.Now)
+			require.Nil(t, expired)
+			stop()
 		}
+		expired, stop = Expiry(With(t.Context(), NewPrincipal("ann", nil, began)), time.Now)
+		<-expired
+		stop()
 	})
 }

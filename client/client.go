@@ -32,6 +32,9 @@ type Options struct {
 	Server string
 	// Token is sent as bearer token; empty sends none.
 	Token string
+	// TokenFile holds the token instead; it is read anew for each request, so that the
+	// token can be renewed.
+	TokenFile string
 	// CA are the authorities, in PEM form, that may have signed the server's certificate;
 	// empty are those of the system. Not together with HTTPClient.
 	CA []byte
@@ -64,6 +67,12 @@ func New(o Options) (*Client, error) {
 	if err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" {
 		return nil, errs.New(errs.InvalidRequest, "the server address %q is not of the form http://host:port", o.Server)
 	}
+	if o.Token != "" && o.TokenFile != "" {
+		return nil, errs.New(errs.InvalidRequest, "a token and a file of one are given; one of them is to be used")
+	}
+	if _, err := o.token(); err != nil {
+		return nil, err
+	}
 	if o.UserAgent == "" {
 		o.UserAgent = "millrace-go"
 	}
@@ -89,10 +98,11 @@ func New(o Options) (*Client, error) {
 		httpclient.WithHTTPClient(&retrier{http: o.HTTPClient, retries: o.Retries}),
 		httpclient.WithRequestEditorFn(func(_ context.Context, r *http.Request) error {
 			r.Header.Set("User-Agent", o.UserAgent)
-			if o.Token != "" {
-				r.Header.Set("Authorization", "Bearer "+o.Token)
+			token, err := o.token()
+			if token != "" {
+				r.Header.Set("Authorization", "Bearer "+token)
 			}
-			return nil
+			return err
 		}))
 	if err != nil {
 		return nil, fmt.Errorf("client: %w", err)

@@ -112,7 +112,6 @@ func TestNotYet(t *testing.T) {
 	t.Parallel()
 	s := shared(t)
 	for _, c := range [][3]string{
-		{"GET", "/v1/whoami", ""},
 		{"GET", "/v1/grants", ""},
 	} {
 		var body any

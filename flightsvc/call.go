@@ -41,6 +41,8 @@ type call struct {
 	// idle says that nothing is lost when the call ends now: it waits for the client
 	// to ask, or for records to come.
 	idle atomic.Bool
+	// expired is closed when the caller's token is not good any more.
+	expired <-chan struct{}
 }
 
 type callKey struct{}
@@ -153,6 +155,9 @@ func (s *Service) interceptStream(srv any, ss grpc.ServerStream, info *grpc.Stre
 		return c.end(ctx, err)
 	}
 	ctx = auth.With(ctx, caller)
+	expired, stop := auth.Expiry(ctx, s.o.Clock.Now)
+	defer stop()
+	c.expired = expired
 	open := s.metrics.openStreams.WithLabelValues(c.method)
 	open.Inc()
 	defer open.Dec()
@@ -199,12 +204,15 @@ const (
 )
 
 // watch waits for a streaming call to end, and ends it when its client stops
-// reading (F3) or the server has to go.
+// reading (F3), its caller's token expires, or the server has to go.
 func (c *call) watch(done <-chan error) error {
 	tick := time.NewTicker(max(c.s.o.StallTimeout/4, time.Millisecond))
 	defer tick.Stop()
-	draining := c.s.draining
-	var look <-chan time.Time
+	draining, expired := c.s.draining, c.expired
+	poll := time.NewTicker(drainPoll)
+	defer poll.Stop()
+	poll.Stop()
+	var cause error // why the call has to end; nil while it has not
 	var grace <-chan time.Time
 	for {
 		select {
@@ -215,22 +223,26 @@ func (c *call) watch(done <-chan error) error {
 				c.s.metrics.stalled.Inc()
 				return c.endNow(done, errs.New(errs.Unavailable, "nothing came from the client, or went to it, for %s; go on from where the stream stood", c.s.o.StallTimeout))
 			}
+			continue
 		case <-draining:
-			draining = nil
-			poll := time.NewTicker(drainPoll)
-			defer poll.Stop()
+			draining, cause = nil, errDraining
+		case <-expired:
+			expired = nil
+			if cause == nil {
+				cause = auth.ErrExpired
+			}
+		case <-poll.C:
+		case <-grace:
+			return c.endNow(done, cause)
+		}
+		if c.idle.Load() {
+			return c.endNow(done, cause)
+		}
+		if grace == nil {
+			poll.Reset(drainPoll)
 			end := time.NewTimer(c.s.o.DrainGrace)
 			defer end.Stop()
-			look, grace = poll.C, end.C
-			if c.idle.Load() {
-				return c.endNow(done, errDraining)
-			}
-		case <-look:
-			if c.idle.Load() {
-				return c.endNow(done, errDraining)
-			}
-		case <-grace:
-			return c.endNow(done, errDraining)
+			grace = end.C
 		}
 	}
 }

@@ -9,6 +9,7 @@ import (
 	"golang.org/x/sync/semaphore"
 
 	millrace "github.com/millrace/millrace"
+	"github.com/millrace/millrace/auth"
 	"github.com/millrace/millrace/errs"
 	"github.com/millrace/millrace/router"
 	"github.com/millrace/millrace/row"
@@ -274,6 +275,8 @@ func (p *put) run() error {
 			return nil // collided says why
 		case <-p.s.draining:
 			return errDraining // what was received before is finished
+		case <-p.c.expired:
+			return auth.ErrExpired
 		case <-p.ctx.Done():
 			return p.ctx.Err()
 		}

@@ -47,13 +47,14 @@ type Clock interface {
 
 // Options are the handler's settings and components.
 type Options struct {
-	Version       string
-	FlightAddress string         // as clients reach it
-	Members       func() Members // who is there, and who owns what, now
-	Catalog       Catalog
-	Router        *router.Router
-	Lake          Lake   // nil: nobody tiers here
-	LakeLocation  string // where lake tables lie; "" without a lake
+	Version        string
+	Authentication bool           // whether callers have to show who they are
+	FlightAddress  string         // as clients reach it
+	Members        func() Members // who is there, and who owns what, now
+	Catalog        Catalog
+	Router         *router.Router
+	Lake           Lake   // nil: nobody tiers here
+	LakeLocation   string // where lake tables lie; "" without a lake
 	// IcebergAddress is the path of the catalog of stock readers; "" without a lake.
 	IcebergAddress string
 	Clock          Clock

@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"strconv"
 
+	"github.com/millrace/millrace/auth"
 	"github.com/millrace/millrace/errs"
 	"github.com/millrace/millrace/trace"
 )
@@ -20,6 +21,9 @@ func (h *Handler) problem(w http.ResponseWriter, r *http.Request, err error) {
 	w.Header().Set("Content-Type", "application/problem+json")
 	if kind.RetryAfterSeconds > 0 {
 		w.Header().Set("Retry-After", strconv.Itoa(kind.RetryAfterSeconds))
+	}
+	if kind.HTTP == http.StatusUnauthorized {
+		w.Header().Set("WWW-Authenticate", auth.Challenge)
 	}
 	w.WriteHeader(kind.HTTP)
 	_, _ = w.Write(body) // the client went away

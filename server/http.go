@@ -141,7 +141,7 @@ func (f *front) unknown(w http.ResponseWriter, r *http.Request, err error) {
 		e = errs.New(errs.Unavailable, "the server could not find out who calls; try again in a while")
 	}
 	if e.Code == errs.Unauthenticated {
-		w.Header().Set("WWW-Authenticate", `Bearer realm="millrace"`)
+		w.Header().Set("WWW-Authenticate", auth.Challenge)
 	}
 	refuse(w, r, e)
 }

@@ -90,7 +90,7 @@ func (s *Server) openDoors(ctx context.Context) error {
 	}
 	s.flightAddr = l.Addr()
 	api := rest.New(rest.Options{
-		Version: s.version, FlightAddress: s.flightAddress(), Members: s.members,
+		Version: s.version, Authentication: s.settings.authenticated(), FlightAddress: s.flightAddress(), Members: s.members,
 		Catalog: s.catalog, Router: s.router, Lake: s.tier, LakeLocation: s.lakeLocation, IcebergAddress: s.icebergAddress(),
 		Clock: s.clock, Logger: s.log, Draining: s.draining,
 	})

@@ -153,8 +153,11 @@ func (s *Server) listen(ctx context.Context) error {
 	s.health = newHealth(s.clock.Now)
 	s.metrics = newMetrics(s.version, s.settings.unsafe(), s.health, func() int64 { return s.front.working.Load() })
 	watchDisk(s.metrics.registry, s.dir)
-	s.callers = auth.Off{}
-	s.front = newFront(s.health, s.metrics, s.log, s.clock.Now, s.callers, s.settings.Insecure)
+	if err := s.openCallers(ctx); err != nil {
+		return err
+	}
+	// Who shows a token says himself whom he means to reach.
+	s.front = newFront(s.health, s.metrics, s.log, s.clock.Now, s.callers, s.settings.Insecure || s.settings.authenticated())
 	s.front.pages = newPages(s.settings.CORSOrigins)
 	s.ports = newPorts(s.metrics.registry)
 	if err := s.openCerts(ctx); err != nil {

@@ -52,14 +52,14 @@ type Settings struct {
 
 	MetricsAddr string `name:"metrics-addr" default:"" help:"A second address for /healthz, /readyz, /metrics alone, always without TLS."`
 
-	AuthJWKS        string `name:"auth-jwks" default:"" help:"File or https address of the keys of tokens; turns authentication on. Not yet." later:"authentication"`
-	AuthIssuer      string `name:"auth-issuer" default:"" help:"Issuer that tokens must name. Not yet." later:"authentication"`
-	AuthAudience    string `name:"auth-audience" default:"" help:"Audience that tokens must name. Not yet." later:"authentication"`
-	AuthGroupsClaim string `name:"auth-groups-claim" default:"groups" help:"Claim that lists a principal's groups. Not yet." later:"authentication"`
-	AdminPrincipal  string `name:"admin-principal" default:"" help:"The first administrator, as user:<sub>. Not yet." later:"authentication"`
+	AuthJWKS        string `name:"auth-jwks" default:"" help:"Keys that tokens are checked with: a file or the https address of a JSON Web Key Set, or dev for the development key; turns authentication on."`
+	AuthIssuer      string `name:"auth-issuer" default:"" help:"Issuer that tokens must name; empty: any that has the keys."`
+	AuthAudience    string `name:"auth-audience" default:"" help:"Audience that tokens must name; empty: any, so tokens for other services of the issuer are good here too."`
+	AuthGroupsClaim string `name:"auth-groups-claim" default:"groups" help:"Claim that lists a principal's groups."`
+	AdminPrincipal  string `name:"admin-principal" default:"" help:"The first administrator, as user:<sub>."`
 	TLSCert         string `name:"tls-cert" default:"" help:"File of the certificate for http-addr and flight-addr, with those in between after it; it is read again when it changes."`
 	TLSKey          string `name:"tls-key" default:"" help:"File of the certificate's key, which other users of the machine may not read."`
-	TLSClientCA     string `name:"tls-client-ca" default:"" help:"File of the authorities that sign client certificates. Not yet." later:"authentication"`
+	TLSClientCA     string `name:"tls-client-ca" default:"" help:"File of the authorities that sign client certificates; who shows one and no token is known by it."`
 	TLSCA           string `name:"tls-ca" default:"" help:"File of the authorities that sign the certificates of the other processes of a cluster; empty: those of the system."`
 	Insecure        bool   `name:"insecure" default:"false" help:"Serve other machines without authentication."`
 
@@ -103,14 +103,17 @@ func (s *Settings) Validate() error {
 	if s.MaxConnections < 0 || s.MaxConnections > 1<<20 {
 		return wrong("max-connections", "%d is not from 0 to %d", s.MaxConnections, 1<<20)
 	}
+	if err := s.checkCallers(); err != nil {
+		return err
+	}
 	for _, a := range s.addresses() {
 		loopback, err := isLoopback(a.value)
 		switch {
 		case a.value == "" && a.optional:
 		case err != nil:
 			return wrong(a.name, "%v", err)
-		case !loopback && !s.Insecure:
-			return wrong(a.name, "%s can be reached from other machines, and there is no authentication: anyone there could read and change everything; use a loopback address, or --insecure to serve them all the same", a.value)
+		case !loopback && !s.Insecure && !s.authenticated():
+			return wrong(a.name, "%s can be reached from other machines, and there is no authentication: anyone there could read and change everything; turn it on with --auth-jwks, use a loopback address, or --insecure to serve them all the same", a.value)
 		}
 	}
 	if loopback, err := isLoopback(s.DebugAddr); s.DebugAddr != "" && err != nil {
@@ -154,7 +157,7 @@ func (s *Settings) unsafe() []string {
 	if s.InsecureNATS {
 		out = append(out, "insecure-nats")
 	}
-	return out
+	return append(out, s.looseCallers()...)
 }
 
 func (s *Settings) refuseLater() error {
