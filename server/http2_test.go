@@ -65,13 +65,13 @@ func TestStalledHTTP2(t *testing.T) {
 
 	in, out := io.Pipe()
 	defer out.Close()
-	ended := make(chan error, 1)
+	ended := make(chan struct{})
 	go func() {
+		defer close(ended)
 		resp, err := client.Post(base+"/v1/give", "application/json", in)
 		if err == nil {
 			resp.Body.Close()
 		}
-		ended <- err
 	}()
 	_, err = io.WriteString(out, "a part of it")
 	require.NoError(t, err)

@@ -136,7 +136,7 @@ type movingBody struct {
 }
 
 // errSlow ends a body that brings next to nothing.
-var errSlow = errs.New(errs.Unavailable, "less than %d bytes of the body came in %v; go on with a new request", slowBytes, slowTime)
+var errSlow = errs.New(errs.InvalidRequest, "the body ended before it was whole: less than %d bytes of it came in %v", slowBytes, slowTime)
 
 // took notes what a read brought, and says whether that is too little.
 func (b *movingBody) took(n int, waited time.Duration) bool {

@@ -32,12 +32,12 @@ import (
 // pair is a self-signed certificate of this machine, with its key.
 type pair struct{ cert, key []byte }
 
-func newPair(t *testing.T, name string) pair {
+func newPair(t *testing.T, name string, units ...string) pair {
 	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	require.NoError(t, err)
 	template := &x509.Certificate{
-		SerialNumber: big.NewInt(time.Now().UnixNano()), Subject: pkix.Name{CommonName: name},
+		SerialNumber: big.NewInt(time.Now().UnixNano()), Subject: pkix.Name{CommonName: name, OrganizationalUnit: units},
 		NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(1000 * time.Hour), IsCA: true, BasicConstraintsValid: true,
 		DNSNames: []string{"localhost"}, IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)},
 	}
@@ -178,4 +178,73 @@ func TestTLSWords(t *testing.T) {
 	err = Run(t.Context(), Options{Settings: s, Log: &bytes.Buffer{}})
 	require.ErrorContains(t, err, "can be read by every user")
 	require.False(t, strings.Contains(err.Error(), "BEGIN"))
+}
+
+// With an authority for client certificates, and no keys of tokens, who shows a certificate
+// of it is known by it at both doors, and nobody else comes in: not without one, and not
+// with one of another authority, or with a token.
+func TestClientCertificates(t *testing.T) {
+	dir, own, ann, other := t.TempDir(), newPair(t, "server"), newPair(t, "ann", "ops", "dev"), newPair(t, "ann", "ops")
+	own.write(t, dir)
+	ca := filepath.Join(dir, "people.pem")
+	require.NoError(t, os.WriteFile(ca, ann.cert, 0o644))
+	r := startServerWith(t, filepath.Join(dir, "data"), func(s *Settings) {
+		s.TLSCert, s.TLSKey, s.TLSClientCA = filepath.Join(dir, "cert.pem"), filepath.Join(dir, "key.pem"), ca
+	})
+	defer r.stop(t)
+	showing := func(p *pair) *tls.Config {
+		c := trustedBy(own)
+		if p != nil {
+			shown, err := tls.X509KeyPair(p.cert, p.key)
+			require.NoError(t, err)
+			c.GetClientCertificate = func(*tls.CertificateRequestInfo) (*tls.Certificate, error) { return &shown, nil }
+		}
+		return c
+	}
+	get := func(p *pair, path string, headers ...string) (int, string) {
+		req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "https://"+r.addr.HTTP+path, nil)
+		require.NoError(t, err)
+		for i := 0; i < len(headers); i += 2 {
+			req.Header.Set(headers[i], headers[i+1])
+		}
+		resp, err := httpsClient(t, showing(p), true).Do(req)
+		if err != nil {
+			return 0, err.Error()
+		}
+		defer resp.Body.Close()
+		b, err := io.ReadAll(resp.Body)
+		require.NoError(t, err)
+		return resp.StatusCode, string(b)
+	}
+	fly := func(p *pair) (string, error) {
+		conn, err := grpc.NewClient(r.addr.Flight, grpc.WithTransportCredentials(credentials.NewTLS(showing(p))))
+		require.NoError(t, err)
+		defer conn.Close()
+		st, err := flight.NewFlightServiceClient(conn).DoAction(t.Context(), &flight.Action{Type: "millrace.whoami"})
+		if err != nil {
+			return "", err
+		}
+		answer, err := st.Recv()
+		return string(answer.GetBody()), err
+	}
+	status, body := get(&ann, "/v1/whoami")
+	require.Equal(t, 200, status, body)
+	require.Contains(t, body, `"principal":"user:ann"`)
+	require.Contains(t, body, `["group:dev","group:ops"]`)
+	body, err := fly(&ann)
+	require.NoError(t, err)
+	require.Contains(t, body, `"principal":"user:ann"`)
+
+	status, body = get(nil, "/v1/whoami")
+	require.Equal(t, 401, status, body)
+	status, _ = get(nil, "/healthz")
+	require.Equal(t, 200, status)
+	status, body = get(&ann, "/v1/whoami", "Authorization", "Bearer x")
+	require.Equal(t, 401, status, body)
+	status, body = get(&other, "/v1/whoami")
+	require.Zero(t, status, body)
+	for _, p := range []*pair{nil, &other} {
+		_, err = fly(p)
+		require.Error(t, err)
+	}
 }
