@@ -139,7 +139,9 @@ func TestTokensAtEveryDoor(t *testing.T) {
 		sameStatus = text
 		require.Equal(t, "Unauthenticated", st.Code().String(), b.Name)
 	}
-	logs := r.log.String()
+	_, metrics, _ := r.ask(t, "GET", "/metrics", "", "Authorization", good)
+	require.Contains(t, metrics, `millrace_auth_refused_total{reason="signature"}`)
+	logs := r.log.String() + metrics
 	for _, b := range append(broken, tokentest.Broken{Authorization: []string{good}}) {
 		for _, h := range b.Authorization {
 			if _, shown, ok := strings.Cut(h, "."); ok && len(shown) > 30 {
