@@ -89,6 +89,7 @@ func (c *Catalog) DropDatabase(ctx context.Context, name string, cascade bool) (
 			dropped = append(dropped, t.Table)
 			writes = append(writes, s.deletes(t)...)
 		}
+		writes = append(writes, s.revoke(func(g *millrace.Grant) bool { return g.Database == d.ID })...)
 		s.removeDatabase(d)
 		return writes, nil
 	})

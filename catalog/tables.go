@@ -187,6 +187,7 @@ func (c *Catalog) DropTable(ctx context.Context, path millrace.TablePath, ifExis
 			}
 			writes = append(writes, w...)
 		}
+		writes = append(writes, s.revoke(func(g *millrace.Grant) bool { return g.Table == t.ID })...)
 		s.removeTable(t)
 		return writes, nil
 	})
