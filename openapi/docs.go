@@ -128,6 +128,7 @@ var errorsTemplate = template.Must(template.New("errors").Parse(`<!doctype html>
 <meta charset="utf-8">
 <meta name="viewport" content="width=device-width, initial-scale=1">
 <title>Millrace: errors</title>
+<link rel="icon" type="image/png" href="/docs/favicon-32x32.png">
 <style>
 body { font: 16px/1.5 system-ui, sans-serif; max-width: 46rem; margin: 2rem auto; padding: 0 1rem; color: #222; background: #fff; }
 code { font: 0.95em ui-monospace, monospace; background: #f2f2f2; padding: 0 .2em; }
