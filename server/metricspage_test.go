@@ -124,6 +124,7 @@ func TestMetricsPage(t *testing.T) {
 	all := registered(t, func(s *Settings) {
 		s.RemoteURI = "file://" + t.TempDir()
 		s.TLSCert, s.TLSKey = filepath.Join(certs, "cert.pem"), filepath.Join(certs, "key.pem")
+		s.AuthJWKS = devKeys
 	})
 	nats := natstest.StartT(t, 1)
 	all = append(all, registered(t, func(s *Settings) {

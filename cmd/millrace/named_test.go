@@ -90,7 +90,7 @@ var (
 // flag in their prose is one of some command.
 func TestNamedSettings(t *testing.T) {
 	app := model(t)
-	known := []string{"MILLRACE_SERVER", "MILLRACE_TOKEN", "MILLRACE_CA", "MILLRACE_CONFIG"}
+	known := []string{"MILLRACE_SERVER", "MILLRACE_TOKEN", "MILLRACE_TOKEN_FILE", "MILLRACE_CA", "MILLRACE_CONFIG"}
 	for _, f := range flagsOf(app.Node, "serve") {
 		known = append(known, "MILLRACE_"+strings.ToUpper(strings.ReplaceAll(f, "-", "_")))
 	}
