@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/rand"
 	"encoding/hex"
+	"errors"
 	"fmt"
 	"log/slog"
 	"os"
@@ -12,6 +13,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"golang.org/x/sync/errgroup"
 
 	millrace "github.com/millrace/millrace"
 	"github.com/millrace/millrace/catalog"
@@ -31,6 +34,9 @@ const (
 	clusterShards = 16
 	// leaveTime is how long a process that stops takes to hand over its shards.
 	leaveTime = 60 * time.Second
+	// lastCheckpointTime is how long the last checkpoints of a process may take to get into
+	// the object store.
+	lastCheckpointTime = 15 * time.Second
 	// openTime is how long a start waits for NATS, and openPause between two tries.
 	openTime  = 2 * time.Minute
 	openPause = 500 * time.Millisecond
@@ -118,7 +124,14 @@ func (s *Server) openClusterCatalog(ctx context.Context) (*catalog.Catalog, erro
 	if err != nil {
 		return nil, err
 	}
-	return catalog.OpenKV(ctx, kv, catalog.Options{Shards: s.settings.Shards, NewShards: clusterShards, Clock: s.clock.Now, Logger: s.log})
+	if err := s.mayBeNew(ctx, kv); err != nil {
+		return nil, errors.Join(err, kv.Close())
+	}
+	c, err := catalog.OpenKV(ctx, kv, catalog.Options{Shards: s.settings.Shards, NewShards: clusterShards, Clock: s.clock.Now, Logger: s.log})
+	if err != nil {
+		return nil, errors.Join(err, kv.Close())
+	}
+	return c, nil
 }
 
 // patiently opens something in NATS again while that is not available: a stream that was
@@ -190,9 +203,30 @@ func (s *Server) join(ctx context.Context) error {
 		ctx, cancel := context.WithTimeout(ctx, leaveTime)
 		defer cancel()
 		manager.Drain(ctx)
+		s.lastCheckpoints(ctx)
 		return manager.Stop(ctx)
 	})
 	return nil
+}
+
+// lastCheckpoints puts what nobody took over into the object store, as when a whole
+// cluster is stopped. What does not get there in time is in the log.
+func (s *Server) lastCheckpoints(ctx context.Context) {
+	if s.worker == nil {
+		return
+	}
+	ctx, cancel := context.WithTimeout(ctx, lastCheckpointTime)
+	defer cancel()
+	var all errgroup.Group
+	for _, sh := range s.worker.Shards() {
+		all.Go(func() error {
+			if err := sh.CheckpointRemote(ctx); err != nil {
+				s.log.InfoContext(ctx, "the last rows of a shard are in its log alone", slog.Int("shard", int(sh.Status().ID)), slog.Any("err", err))
+			}
+			return nil
+		})
+	}
+	_ = all.Wait() // none fails
 }
 
 // advertisedHTTP is where other processes reach this one.

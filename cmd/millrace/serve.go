@@ -18,11 +18,14 @@ type serverSettings struct {
 	server.Settings `embed:""`
 }
 
+// notSettings are flags of commands that take settings, and are none.
+var notSettings = map[string]bool{"config": true, "from": true, "accept-loss": true}
+
 // load puts the settings together: flags, then the environment, then the file.
 func (c *serverSettings) load(k *kong.Context, a *app) (*server.Settings, server.Origins, error) {
 	flags := map[string]any{}
 	for _, p := range k.Path {
-		if p.Flag != nil && p.Flag.Name != "config" && p.Flag.Name != "from" && !p.Resolved {
+		if p.Flag != nil && !notSettings[p.Flag.Name] && !p.Resolved {
 			flags[p.Flag.Name] = p.Flag.Target.Interface()
 		}
 	}

@@ -56,7 +56,7 @@ func Renew(ctx context.Context, o Options) (*Renewal, error) {
 	}
 	s.following = true
 	s.leave(errs.New(errs.Draining, "the shard is being restored"))
-	return r, errors.Join(s.renew(ctx, r.Begin, nil), s.closeFiles(), o.FS.RemoveAll(o.Dir))
+	return r, errors.Join(s.renew(ctx, r.Begin, m, nil), s.closeFiles(), o.FS.RemoveAll(o.Dir))
 }
 
 // beginBehind draws a log that begins behind all that the one before can have had.
@@ -106,8 +106,8 @@ func fetchStanding(ctx context.Context, o *Options, log wal.Log) (*Manifest, err
 }
 
 // renew puts the shard as it is into the object store, as a checkpoint of the log that
-// begins behind a tail.
-func (s *Shard) renew(ctx context.Context, begin wal.Tail, changes []func(*kv.Batch) error) error {
+// begins behind a tail. from is the one that it goes on from.
+func (s *Shard) renew(ctx context.Context, begin wal.Tail, from *Manifest, changes []func(*kv.Batch) error) error {
 	batch := s.kv.NewBatch()
 	for _, change := range changes {
 		if err := change(batch); err != nil {
@@ -118,16 +118,24 @@ func (s *Shard) renew(ctx context.Context, begin wal.Tail, changes []func(*kv.Ba
 		return err
 	}
 	s.applied.Store(&appliedAt{lsn: begin.LSN, tail: begin})
+	renewed := from.Published()
+	if renewed == 0 {
+		renewed = -1
+	}
+	return s.publishRenewed(ctx, renewed)
+}
+
+// publishRenewed publishes the shard as it is.
+func (s *Shard) publishRenewed(ctx context.Context, renewed int64) error {
 	job, err := s.makeUpload(ctx, s.cut())
 	if err != nil {
 		return err
 	}
 	defer job.Release()
-	s.o.Hook("renew:made")
+	job.Manifest.Remote.Renewed = renewed
 	if err := s.o.Remote.Publish(ctx, job); err != nil {
 		return fmt.Errorf("shard %d: a checkpoint of its log that begins anew: %w", s.o.ID, err)
 	}
-	s.o.Hook("renew:published")
 	return nil
 }
 
@@ -167,9 +175,9 @@ func Reclaim(ctx context.Context, o Options, accept bool) (_ *Loss, _ *Renewal, 
 	if rp.loss == nil { // what cannot be read is in the checkpoint
 		rp.loss = &Loss{Shard: o.ID, From: s.replayer.lsn + 1, To: s.replayer.lsn}
 	}
-	rp.loss.Cause = cause
+	rp.loss.Cause, rp.loss.Applied = cause, s.replayer.lsn
 	if m != nil {
-		rp.loss.Checkpoint = m.Remote.Micros
+		rp.loss.Checkpoint = m.Published()
 	}
 	if err := rp.settle(ctx); err != nil || !accept {
 		return rp.loss, nil, err
@@ -178,7 +186,7 @@ func Reclaim(ctx context.Context, o Options, accept bool) (_ *Loss, _ *Renewal, 
 	if r.Begin, err = beginBehind(rp.last()); err != nil {
 		return nil, nil, err
 	}
-	return rp.loss, r, s.renew(ctx, r.Begin, rp.batch)
+	return rp.loss, r, s.renew(ctx, r.Begin, m, rp.batch)
 }
 
 // unsound says why a shard cannot be opened from the object store and its log; nil when
@@ -210,6 +218,9 @@ func unsound(ctx context.Context, o *Options) (cause, err error) {
 func (rp *repair) last() wal.Tail {
 	return wal.Tail{LSN: max(rp.loss.To, rp.s.replayer.lsn), Epoch: max(rp.tail.Epoch, rp.s.replayer.epoch, rp.s.manifest.tail.Epoch)}
 }
+
+// NoLog is the log of a shard that has none.
+func NoLog() wal.Log { return ended{} }
 
 // ended is a log that has no records behind its tail.
 type ended struct{ tail wal.Tail }

@@ -28,6 +28,10 @@ type Loss struct {
 	// Checkpoint is when the checkpoint in the object store was published that the shard
 	// goes on from (µs); 0 when it goes on from files that are here, or from nothing.
 	Checkpoint int64
+	// Applied is the record that the shard goes on from, and Ahead says that its files
+	// here know of later ones than the log has.
+	Applied millrace.LSN
+	Ahead   bool
 }
 
 // BucketLoss is how a bucket stands without the lost records.
@@ -47,7 +51,8 @@ type BucketLoss struct {
 // nothing is. When the loss is accepted, what can be read of the log is applied, the
 // files of the shard are made whole as of that, and they belong to a new incarnation of
 // the log from then on, which begins behind the returned tail. Whoever has the log
-// begins it there (wal.Options.Begin) before the shard is opened.
+// begins it there (wal.Options.Begin) before the shard is opened. With Options.Remote,
+// that is published as a checkpoint there, too, and the log begins as by Renew.
 //
 // copies is a directory for what is changed: manifests, and logs of buckets that begin
 // anew. Damage to other files than the log's is errs.CorruptData.
@@ -114,7 +119,10 @@ func (rp *repair) examine(ctx context.Context) error {
 	if cause == nil {
 		return nil
 	}
-	rp.loss = &Loss{Shard: s.o.ID, Cause: cause, From: s.replayer.lsn + 1, To: max(rp.tail.LSN, rp.applied, s.manifest.lsn)}
+	rp.loss = &Loss{
+		Shard: s.o.ID, Cause: cause, From: s.replayer.lsn + 1, To: max(rp.tail.LSN, rp.applied, s.manifest.lsn),
+		Applied: max(s.replayer.lsn, rp.applied), Ahead: errors.Is(cause, errAhead),
+	}
 	return nil
 }
 
@@ -261,6 +269,11 @@ func (rp *repair) publish(ctx context.Context) (wal.Tail, error) {
 		return wal.Tail{}, err
 	}
 	begin := wal.Tail{LogID: id, LSN: rp.loss.To, Epoch: max(rp.tail.Epoch, s.manifest.tail.Epoch)}
+	if s.o.Remote != nil { // others may have files of the shard
+		if begin, err = beginBehind(rp.last()); err != nil {
+			return wal.Tail{}, err
+		}
+	}
 	batch := s.kv.NewBatch()
 	for _, change := range rp.batch {
 		if err := change(batch); err != nil {
@@ -272,6 +285,11 @@ func (rp *repair) publish(ctx context.Context) (wal.Tail, error) {
 	}
 	s.applied.Store(&appliedAt{lsn: begin.LSN, tail: begin})
 	s.manifest.lsn = 0 // one is due, wherever that stood
-	s.uploads.part = nil
-	return begin, s.checkpoint(ctx)
+	if s.o.Remote == nil {
+		s.uploads.part = nil
+	}
+	if err := s.checkpoint(ctx); err != nil || s.o.Remote == nil {
+		return begin, err
+	}
+	return begin, s.publishRenewed(ctx, s.o.Clock.Now().UnixMicro())
 }
