@@ -31,6 +31,7 @@ type call struct {
 	method    string // DoGet …
 	requestID string
 	start     time.Time
+	span      trace.Span
 
 	// Of streaming calls.
 	cancel context.CancelCauseFunc
@@ -52,8 +53,20 @@ func callOf(ctx context.Context) *call { return ctx.Value(callKey{}).(*call) }
 
 func (s *Service) begin(ctx context.Context, fullMethod string) (*call, context.Context) {
 	ctx, req := trace.With(ctx, requestID(ctx))
-	c := &call{s: s, method: path.Base(fullMethod), requestID: req.ID, start: s.o.Clock.Now()}
+	ctx, span := s.o.Tracer.Serve(joined(ctx), "flight "+path.Base(fullMethod))
+	c := &call{s: s, span: span, method: path.Base(fullMethod), requestID: req.ID, start: s.o.Clock.Now()}
 	return c, context.WithValue(ctx, callKey{}, c)
+}
+
+// joined is the context of a call in the trace that its client says.
+func joined(ctx context.Context) context.Context {
+	md, _ := metadata.FromIncomingContext(ctx)
+	return trace.Join(ctx, func(header string) string {
+		if v := md.Get(header); len(v) == 1 {
+			return v[0]
+		}
+		return ""
+	})
 }
 
 // requestID is what the client calls its request, or a new name.
@@ -76,6 +89,11 @@ func (c *call) end(ctx context.Context, err error) error {
 	c.s.metrics.calls.WithLabelValues(c.method, code.String()).Inc()
 	if req := trace.Of(ctx); err != nil {
 		c.s.metrics.errors.WithLabelValues(cmp.Or(string(req.Failure()), strings.ToLower(code.String()))).Inc()
+	}
+	if c.span.On() {
+		c.span.Text("rpc.system.name", "grpc").Text("rpc.method", c.method).Text("rpc.response.status_code", code.String())
+		c.span.Fail(trace.Of(ctx).Failure())
+		c.span.End(nil)
 	}
 	c.s.metrics.duration.WithLabelValues(c.method).Observe(took.Seconds())
 	if c.s.o.Logger.Enabled(ctx, slog.LevelDebug) {

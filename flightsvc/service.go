@@ -18,6 +18,7 @@ import (
 	millrace "github.com/millrace/millrace"
 	"github.com/millrace/millrace/auth"
 	"github.com/millrace/millrace/router"
+	"github.com/millrace/millrace/trace"
 )
 
 // Catalog is what the service needs of the catalog besides the router.
@@ -65,6 +66,7 @@ type Options struct {
 	Clock      Clock
 	Logger     *slog.Logger
 	Registerer prometheus.Registerer
+	Tracer     *trace.Tracer // nil: nothing is traced
 }
 
 // Bounds of calls and their connections.

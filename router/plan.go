@@ -13,6 +13,7 @@ import (
 	"github.com/millrace/millrace/errs"
 	"github.com/millrace/millrace/filter"
 	"github.com/millrace/millrace/storage/segment"
+	"github.com/millrace/millrace/trace"
 )
 
 // View says as what a table is read.
@@ -31,6 +32,8 @@ func (v View) ofLog() bool { return v != RowsView }
 // Plan is a read request resolved: which buckets, from where to where, which
 // columns. It holds snapshots; its owner closes it.
 type Plan struct {
+	asked trace.Carried // by which request
+
 	Table     *millrace.Table
 	View      View
 	Tier      Tier
@@ -123,7 +126,7 @@ func (r *Router) Plan(ctx context.Context, path string, req *ReadRequest, o Plan
 	if err != nil {
 		return nil, err
 	}
-	p := &Plan{Table: t, View: view, Tier: tier, Limit: -1, now: r.o.Clock.Now(), snaps: map[millrace.ShardID]pinned{}, r: r}
+	p := &Plan{Table: t, View: view, Tier: tier, Limit: -1, now: r.o.Clock.Now(), snaps: map[millrace.ShardID]pinned{}, r: r, asked: trace.Carry(ctx)}
 	defer func() {
 		if err != nil {
 			p.Close()

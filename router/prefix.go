@@ -11,6 +11,7 @@ import (
 	"github.com/millrace/millrace/errs"
 	"github.com/millrace/millrace/row"
 	"github.com/millrace/millrace/storage/shard"
+	"github.com/millrace/millrace/trace"
 )
 
 // prefixLayout is how a prefix of given columns finds its rows: all of them are in
@@ -151,6 +152,7 @@ func (r *Router) PrefixPage(ctx context.Context, t *millrace.Table, req *PrefixR
 	}
 	r.metrics.prefixLookups.Inc()
 	p := &Plan{
+		asked: trace.Carry(ctx),
 		Table: t, View: RowsView, Columns: cols, Data: cols, Schema: outputSchema(t, cols), PageSize: req.PageSize,
 		Limit: int64(req.PageSize), limitAll: -1, now: r.o.Clock.Now(), snaps: map[millrace.ShardID]pinned{}, pass: pass, r: r,
 	}

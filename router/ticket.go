@@ -13,6 +13,7 @@ import (
 	"github.com/millrace/millrace/errs"
 	"github.com/millrace/millrace/storage/segment"
 	"github.com/millrace/millrace/storage/shard"
+	"github.com/millrace/millrace/trace"
 )
 
 // How long what a client carries is good for.
@@ -232,6 +233,7 @@ func (r *Router) planOf(ctx context.Context, f *planForm, fixed bool) (*Plan, er
 		return nil, err
 	}
 	p := &Plan{
+		asked: trace.Carry(ctx),
 		Table: t, View: f.View, Tier: f.Tier, Limit: f.Limit, Follow: f.Follow, Heartbeat: f.Heartbeat, PageSize: f.PageSize,
 		now: time.UnixMicro(f.NowMicros).UTC(), snaps: map[millrace.ShardID]pinned{}, r: r, fixed: fixed,
 	}

@@ -51,7 +51,7 @@ func (s *Server) openCalls(ctx context.Context, o router.Options) error {
 	answering := shardrpc.NewServer(shardrpc.ServerOptions{
 		Address: s.scheme() + s.advertisedHTTP(), Owners: owners{s}, Router: s.router, Table: s.catalog.TableByID,
 		Verify: func(token string) error { _, err := signer.Verify(token); return err },
-		Logger: s.log, Registerer: s.metrics.registry,
+		Logger: s.log, Registerer: s.metrics.registry, Tracer: s.tracer,
 	})
 	s.front.serveInternal(answering)
 	s.member.host = newShardHost(s, func(id millrace.ShardID) (func(), error) {

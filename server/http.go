@@ -43,6 +43,9 @@ type front struct {
 	// pages says which pages in browsers may call.
 	pages *pages
 
+	// tracer begins spans; nil: there are none.
+	tracer *trace.Tracer
+
 	// api serves what is not health or metrics; nil until the server is ready.
 	api atomic.Pointer[http.Handler]
 	// internal serves other processes of the cluster; nil where none comes.
@@ -68,6 +71,7 @@ func (f *front) handler() http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		ctx, req := trace.With(r.Context(), trace.RequestID(r.Header.Get(trace.HeaderRequestID)))
 		w.Header().Set(trace.HeaderRequestID, req.ID)
+		ctx, span := f.traced(ctx, r)
 		rctx := chi.NewRouteContext()
 		r = r.WithContext(context.WithValue(ctx, chi.RouteCtxKey, rctx))
 		rec := newRecorder(w, r, f.clock)
@@ -77,6 +81,7 @@ func (f *front) handler() http.Handler {
 			rec.end()
 			f.metrics.request(rctx.RoutePattern(), r.Method, rec.status, took)
 			f.metrics.failed(req.Failure())
+			endSpan(span, req, r.Method, rctx.RoutePattern(), rec.status)
 			f.log.DebugContext(r.Context(), "request", slog.String("method", r.Method),
 				slog.String("path", r.URL.Path), slog.Int("status", rec.status), slog.Duration("took", took))
 		}()

@@ -70,7 +70,7 @@ func (s *Server) openTier(ctx context.Context) error {
 	}
 	o := tier.Options{
 		Format: s.lake, Catalog: s.catalog, Hook: hook,
-		Clock: s.clock, Logger: s.log, Registerer: s.metrics.registry,
+		Clock: s.clock, Logger: s.log, Registerer: s.metrics.registry, Tracer: s.tracer,
 	}
 	if s.member == nil {
 		for _, sh := range s.worker.Shards() {

@@ -33,6 +33,7 @@ var (
 	sections = []struct{ prefix, title string }{
 		{"server", "The server and its HTTP door"},
 		{"flight", "The Flight door"},
+		{"trace", "Traces"},
 		{"auth", "Who calls"},
 		{"quota", "Quotas"},
 		{"audit", "The audit log"},
@@ -122,7 +123,7 @@ func TestMetricsPage(t *testing.T) {
 	certs := t.TempDir()
 	newPair(t, "one").write(t, certs)
 	all := registered(t, func(s *Settings) {
-		s.RemoteURI = "file://" + t.TempDir()
+		s.RemoteURI, s.OTLPEndpoint = "file://"+t.TempDir(), "grpc://127.0.0.1:1"
 		s.TLSCert, s.TLSKey = filepath.Join(certs, "cert.pem"), filepath.Join(certs, "key.pem")
 		s.AuthJWKS = devKeys
 	})

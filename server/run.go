@@ -25,6 +25,7 @@ import (
 	"github.com/millrace/millrace/server/certs"
 	"github.com/millrace/millrace/storage"
 	"github.com/millrace/millrace/tier"
+	"github.com/millrace/millrace/trace"
 )
 
 // drainTime is how long requests and streams under way have at a stop.
@@ -53,6 +54,7 @@ type Server struct {
 	clock    wallClock
 
 	health  *health
+	tracer  *trace.Tracer // nil: nothing is traced
 	metrics *metrics
 	callers auth.Authenticator
 	certs   *certs.Files // nil without TLS here and without authorities of other processes
@@ -158,6 +160,10 @@ func (s *Server) listen(ctx context.Context) error {
 	}
 	// Who shows a token says himself whom he means to reach.
 	s.front = newFront(s.health, s.metrics, s.log, s.clock.Now, s.callers, s.settings.Insecure || s.settings.authenticated())
+	if err := s.openTracing(ctx); err != nil {
+		return err
+	}
+	s.front.tracer = s.tracer
 	s.front.pages = newPages(s.settings.CORSOrigins)
 	s.ports = newPorts(s.metrics.registry)
 	if err := s.openCerts(ctx); err != nil {

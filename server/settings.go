@@ -6,6 +6,7 @@ import (
 	"net/netip"
 
 	"github.com/millrace/millrace/errs"
+	"github.com/millrace/millrace/trace/otlp"
 )
 
 // Settings are what a server can be told. Field tags name each setting, give its
@@ -63,7 +64,9 @@ type Settings struct {
 	TLSCA           string `name:"tls-ca" default:"" help:"File of the authorities that sign the certificates of the other processes of a cluster; empty: those of the system."`
 	Insecure        bool   `name:"insecure" default:"false" help:"Serve other machines without authentication."`
 
-	DebugAddr string `name:"debug-addr" default:"" help:"A loopback address for profiles and variables of the process (/debug/pprof, /debug/vars); empty: none."`
+	DebugAddr    string `name:"debug-addr" default:"" help:"A loopback address for profiles and variables of the process (/debug/pprof, /debug/vars); empty: none."`
+	OTLPEndpoint string `name:"otlp-endpoint" default:"" help:"Where spans go: grpc://host:4317, grpcs://…, http://host:4318 or https://… of an OpenTelemetry collector; empty: nothing is traced."`
+
 	LogLevel  string `name:"log-level" default:"info" help:"What is logged at least: debug, info, warn, error."`
 	LogFormat string `name:"log-format" default:"text" help:"text for people, json for machines."`
 }
@@ -114,6 +117,11 @@ func (s *Settings) Validate() error {
 			return wrong(a.name, "%v", err)
 		case !loopback && !s.Insecure && !s.authenticated():
 			return wrong(a.name, "%s can be reached from other machines, and there is no authentication: anyone there could read and change everything; turn it on with --auth-jwks, use a loopback address, or --insecure to serve them all the same", a.value)
+		}
+	}
+	if s.OTLPEndpoint != "" {
+		if err := otlp.CheckEndpoint(s.OTLPEndpoint); err != nil {
+			return wrong("otlp-endpoint", "%v", err)
 		}
 	}
 	if loopback, err := isLoopback(s.DebugAddr); s.DebugAddr != "" && err != nil {

@@ -14,6 +14,7 @@ import (
 	"github.com/millrace/millrace/errs"
 	"github.com/millrace/millrace/router"
 	"github.com/millrace/millrace/storage/shard"
+	"github.com/millrace/millrace/trace"
 )
 
 // ClientOptions are a client's settings and components.
@@ -74,11 +75,13 @@ func (r *remote) call(ctx context.Context, k kind, write bool, size int, body fu
 		}
 	}
 	began := time.Now()
+	ctx, span := trace.Call(ctx, "call "+k.String())
 	answer, err := r.send(ctx, write, body(appendHead(make([]byte, 0, 16+size), k, left)))
 	var d *decoder
 	if err == nil {
 		d, err = open(answer)
 	}
+	span.Int("millrace.shard", int64(r.id)).End(err)
 	if errors.Is(err, errTable) { // the call is made once more
 		return nil, err
 	}

@@ -16,6 +16,7 @@ import (
 	"github.com/millrace/millrace/router"
 	"github.com/millrace/millrace/storage/segment"
 	"github.com/millrace/millrace/storage/shard"
+	"github.com/millrace/millrace/trace"
 )
 
 // ServerOptions are a server's settings and components.
@@ -34,6 +35,7 @@ type ServerOptions struct {
 	Verify     func(token string) error
 	Logger     *slog.Logger
 	Registerer prometheus.Registerer // may be nil
+	Tracer     *trace.Tracer
 }
 
 // Server answers what other processes ask of the shards that are here.
@@ -85,7 +87,9 @@ func (s *Server) serve(ctx context.Context, id millrace.ShardID, request []byte,
 		defer cancel()
 	}
 	began := time.Now()
+	ctx, span := s.o.Tracer.Serve(ctx, "shardrpc "+k.String())
 	answer, err := s.answer(ctx, id, k, d, inRoom)
+	span.Int("millrace.shard", int64(id)).End(err)
 	s.m.answers.WithLabelValues(k.String()).Observe(time.Since(began).Seconds())
 	if err != nil {
 		s.m.failed.WithLabelValues(string(errs.CodeOf(err))).Inc()

@@ -13,6 +13,7 @@ import (
 	"github.com/millrace/millrace/errs"
 	"github.com/millrace/millrace/lake"
 	"github.com/millrace/millrace/router"
+	"github.com/millrace/millrace/trace"
 )
 
 // Catalog is what the manager needs of the catalog.
@@ -75,6 +76,7 @@ type Options struct {
 	Clock      Clock
 	Logger     *slog.Logger
 	Registerer prometheus.Registerer
+	Tracer     *trace.Tracer // nil: nothing is traced
 	// Mine says of a table whether this process takes it to the lake; others do that in
 	// their turn. Nil: all are. Two that take one at once do no harm (Invariants).
 	Mine func(millrace.TableID) bool

@@ -16,6 +16,9 @@ func (h Handler) Handle(ctx context.Context, r slog.Record) error {
 	if id := ID(ctx); id != "" {
 		r.AddAttrs(slog.String("request_id", id))
 	}
+	if id := traceID(ctx); id != "" {
+		r.AddAttrs(slog.String("trace_id", id))
+	}
 	return h.Handler.Handle(ctx, r)
 }
 

@@ -5,6 +5,7 @@ import (
 	"sync/atomic"
 
 	"github.com/google/uuid"
+	oteltrace "go.opentelemetry.io/otel/trace"
 
 	"github.com/millrace/millrace/errs"
 )
@@ -89,12 +90,50 @@ func Inject(ctx context.Context, set func(header, value string)) {
 	if id := ID(ctx); id != "" {
 		set(HeaderRequestID, id)
 	}
+	if oteltrace.SpanContextFromContext(ctx).IsValid() {
+		w3c.Inject(ctx, headers{set: set})
+	}
 }
 
 // Extract makes the request known that another process told of by Inject.
 func Extract(ctx context.Context, get func(header string) string) context.Context {
 	if id := get(HeaderRequestID); goodID(id) {
 		ctx, _ = With(ctx, id)
+	}
+	return Join(ctx, get)
+}
+
+// Join makes known which trace a request belongs to, as its caller says; a Tracer goes on
+// in it.
+func Join(ctx context.Context, get func(header string) string) context.Context {
+	if get("traceparent") == "" {
+		return ctx
+	}
+	return w3c.Extract(ctx, headers{get: get}) // which takes what is well-formed only
+}
+
+// Carried is what a context is known by, for work that goes on in a context of its own.
+type Carried struct {
+	request *Request
+	span    oteltrace.Span
+}
+
+// Carry takes it from a context.
+func Carry(ctx context.Context) Carried {
+	c := Carried{request: Of(ctx)}
+	if s := oteltrace.SpanFromContext(ctx); s.SpanContext().IsValid() {
+		c.span = s
+	}
+	return c
+}
+
+// In puts it into another context.
+func (c Carried) In(ctx context.Context) context.Context {
+	if c.request != nil {
+		ctx = context.WithValue(ctx, requestKey{}, c.request)
+	}
+	if c.span != nil {
+		ctx = oteltrace.ContextWithSpan(ctx, c.span)
 	}
 	return ctx
 }

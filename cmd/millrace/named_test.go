@@ -77,7 +77,7 @@ func texts(t *testing.T, under ...string) map[string]string {
 
 var (
 	variable = regexp.MustCompile(`\bMILLRACE_[A-Z0-9_]+`)
-	metric   = regexp.MustCompile(`\bmillrace_(?:server|owner|cluster|stream|shard|remote|tier|wal|objstore|router|flight|catalog|storage|keyvalue|shardrpc|auth|quota|audit)_[a-z_]+`)
+	metric   = regexp.MustCompile(`\bmillrace_(?:server|owner|cluster|stream|shard|remote|tier|wal|objstore|router|flight|catalog|storage|keyvalue|shardrpc|auth|quota|audit|trace)_[a-z_]+`)
 	flag     = regexp.MustCompile(`(?:^|[\s"'=\[` + "`" + `])--([a-z][a-z0-9-]*)`)
 	command  = regexp.MustCompile(`(?m)(?:^|[|;&(]|[A-Z_]+=\S+|\b(?:do|then|nohup))\s*(?:\S*/)?millrace((?: +[a-z]+)+)([^|;&\n]*)`)
 	quoted   = regexp.MustCompile("`(--[a-z][a-z0-9-]*)[^`]*`")

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/millrace/millrace/errs"
+	"github.com/millrace/millrace/trace"
 )
 
 // pending is a request that waits for the loop.
@@ -21,6 +22,7 @@ type pending struct {
 	out     outcome
 	room    func()
 	began   time.Time
+	span    trace.Span
 	shard   *Shard
 }
 
@@ -34,6 +36,7 @@ func (p *pending) answer(r Result, err error) {
 	p.once.Do(func() {
 		p.room()
 		p.out = outcome{r, err}
+		p.span.End(err)
 		if p.op != nil {
 			p.shard.o.Metrics.wrote(p.shard.o.Clock.Now().Sub(p.began), err)
 		}
@@ -109,6 +112,19 @@ func (s *Shard) submit(ctx context.Context, p *pending) (Result, error) {
 }
 
 func (s *Shard) enqueue(ctx context.Context, p *pending) error {
+	if p.op != nil {
+		_, p.span = trace.Start(ctx, "shard write")
+		p.span.Int("millrace.shard", int64(s.o.ID))
+	}
+	err := s.queueUp(ctx, p)
+	if err != nil {
+		p.span.End(err)
+	}
+	return err
+}
+
+// queueUp gives a request to the loop.
+func (s *Shard) queueUp(ctx context.Context, p *pending) error {
 	if err := s.Err(); err != nil {
 		return err
 	}
