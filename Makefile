@@ -75,7 +75,7 @@ test: $(VERSITYGW) $(NATS_SERVER) ## unit, model, fault and end-to-end tests (ne
 	MILLRACE_TEST_SHARDS=moving go test -timeout 10m ./router
 
 # What is of one process, its files and its memory: not asked of a cluster.
-SINGLE := Release|Guide|Demo|FullDisk|DiskFull|Memory|Bounded|Cluster(Torture|FailOver|PlannedMoves|Partitions|ObjectStoreFaults|DiskFull)
+SINGLE := Release|Guide|Demo|FullDisk|DiskFull|Memory|Bounded|Cluster(Torture|FailOver|PlannedMoves|Partitions|ObjectStoreFaults|DiskFull|Mistake)
 
 .PHONY: cluster-test
 cluster-test: build $(NATS_SERVER) $(VERSITYGW) ## the end-to-end tests against a cluster: a front, a nats-server and two workers each
