@@ -12,6 +12,10 @@ VERSITYGW_VERSION     := v1.8.0
 NATS_SERVER_VERSION   := v2.15.3
 KUSTOMIZE_VERSION     := v5.7.1
 PROMTOOL_VERSION      := v0.316.0
+GOVULNCHECK_VERSION   := v1.9.0
+CYCLONEDX_VERSION     := v1.10.0
+# The database of vulnerabilities as a Go module: what is known by that day.
+VULNDB_VERSION        := v0.0.0-20261105234957-e22db6528018
 
 TOOLS  := $(CURDIR)/.tools/bin
 LINT   := $(TOOLS)/golangci-lint-$(GOLANGCI_LINT_VERSION)
@@ -131,6 +135,27 @@ $(HIVE)/.installed: $(CATALOG_JARS)/.installed
 		-url 'jdbc:derby:;databaseName=$(@D)/derby;create=true' -driver org.apache.derby.jdbc.EmbeddedDriver -userName APP -passWord mine > schema.log 2>&1
 	touch $@
 
+# Not part of check: what it finds in Go's own packages goes with a newer Go.
+.PHONY: vuln
+vuln: $(TOOLS)/govulncheck-$(GOVULNCHECK_VERSION) ## known vulnerabilities in what the binary calls, by a database that the Go module proxy has
+	$< -db "file://$$(go mod download -json golang.org/x/vulndb@$(VULNDB_VERSION) | sed -n 's/^\t"Dir": "\(.*\)",$$/\1/p')/data/osv" ./cmd/millrace
+
+.PHONY: sbom
+sbom: build $(TOOLS)/cyclonedx-gomod-$(CYCLONEDX_VERSION) ## what the binary is made of, as CycloneDX: bin/millrace.cdx.json
+	$(TOOLS)/cyclonedx-gomod-$(CYCLONEDX_VERSION) bin -json -licenses -noserial -notimestamp -version $(VERSION) -output $(BIN).cdx.json $(BIN)
+
+.PHONY: reproducible
+reproducible: ## the same commit, built in two places with caches of their own, gives the same bytes (eight CPU-minutes)
+	@work=$$(mktemp -d); trap 'chmod -R u+w "$$work"; rm -r "$$work"' EXIT; \
+	for place in one a/longer/place; do \
+		mkdir -p "$$work/$$place/go/pkg"; ln -s "$$(go env GOMODCACHE)" "$$work/$$place/go/pkg/mod"; \
+		git archive --prefix=src/ HEAD | tar -x -C "$$work/$$place"; \
+		GOPATH="$$work/$$place/go" GOMODCACHE="$$work/$$place/go/pkg/mod" GOCACHE="$$work/$$place/cache" \
+			$(MAKE) --no-print-directory -C "$$work/$$place/src" build VERSION=$(VERSION) COMMIT=$(COMMIT) COMMITTED=$(COMMITTED); \
+	done; \
+	sha256sum "$$work"/one/src/$(BIN) "$$work"/a/longer/place/src/$(BIN); \
+	cmp "$$work"/one/src/$(BIN) "$$work"/a/longer/place/src/$(BIN) && echo "the same bytes"
+
 .PHONY: race
 race: $(VERSITYGW) $(NATS_SERVER) ## unit tests under the race detector (needs a C compiler)
 	CGO_ENABLED=1 go test -race -timeout 30m $$(go list ./... | grep -v '/e2e$$')
@@ -205,6 +230,14 @@ $(LINT):
 $(TOOLS)/benchstat-$(BENCHSTAT_VERSION):
 	GOBIN=$(TOOLS) go install golang.org/x/perf/cmd/benchstat@$(BENCHSTAT_VERSION)
 	mv $(TOOLS)/benchstat $@
+
+$(TOOLS)/govulncheck-$(GOVULNCHECK_VERSION):
+	GOBIN=$(TOOLS) go install golang.org/x/vuln/cmd/govulncheck@$(GOVULNCHECK_VERSION)
+	mv $(TOOLS)/govulncheck $@
+
+$(TOOLS)/cyclonedx-gomod-$(CYCLONEDX_VERSION):
+	GOBIN=$(TOOLS) go install github.com/CycloneDX/cyclonedx-gomod/cmd/cyclonedx-gomod@$(CYCLONEDX_VERSION)
+	mv $(TOOLS)/cyclonedx-gomod $@
 
 $(TOOLS)/kustomize-$(KUSTOMIZE_VERSION):
 	GOBIN=$(TOOLS) go install sigs.k8s.io/kustomize/kustomize/v5@$(KUSTOMIZE_VERSION)
