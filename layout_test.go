@@ -34,12 +34,14 @@ var mayImport = map[string][]string{
 	"router":  {".", "errs", "row", "filter", "lake", "storage", "trace"},
 	"tier":    {".", "errs", "row", "filter", "lake", "objstore", "router", "storage", "trace"},
 	"sql":     {".", "errs", "row", "filter", "lake", "storage", "router", "catalog"},
+	// What the doors see of the catalog, and what the router asks.
+	"guard": {".", "errs", "catalog", "auth", "router"},
 	// The front ends declare the interfaces through which they reach data; types of
 	// the layers below may stand in them.
-	"rest":      {".", "errs", "row", "filter", "lake", "storage", "router", "catalog", "auth", "openapi", "sql", "trace"},
+	"rest":      {".", "errs", "row", "filter", "lake", "storage", "router", "catalog", "auth", "guard", "openapi", "sql", "trace"},
 	"flightsvc": {".", "errs", "row", "filter", "lake", "storage", "router", "catalog", "auth", "openapi", "trace"},
 	"server": {
-		".", "errs", "trace", "row", "filter", "storage", "router", "catalog", "auth", "openapi", "objstore", "lake", "tier", "icebergrest", "sql", "rest", "flightsvc", "internal", "cluster", "shardrpc",
+		".", "errs", "trace", "row", "filter", "storage", "router", "catalog", "auth", "guard", "openapi", "objstore", "lake", "tier", "icebergrest", "sql", "rest", "flightsvc", "internal", "cluster", "shardrpc",
 	},
 	// What processes of a cluster ask of each other's shards.
 	"shardrpc": {".", "errs", "router", "storage", "trace"},

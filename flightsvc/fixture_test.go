@@ -100,7 +100,7 @@ func (c *catalog) alter(from, to *millrace.Table) {
 	c.schemas[to.ID] = append(c.schemas[to.ID], to.Schema)
 }
 
-func (c *catalog) AllTables() []*millrace.Table {
+func (c *catalog) AllTables(context.Context) []*millrace.Table {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return slices.SortedFunc(maps.Values(c.tables), func(a, b *millrace.Table) int { return int(a.ID) - int(b.ID) })

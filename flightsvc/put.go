@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"time"
 
 	"github.com/apache/arrow-go/v18/arrow/flight"
 	"golang.org/x/sync/semaphore"
@@ -33,6 +34,7 @@ type put struct {
 	table   *millrace.Table
 	mode    router.Mode
 	partial bool
+	pass    router.Pass            // to write; nil: nobody is refused
 	writer  *router.WriterSequence // without a number; nil when batches are not numbered
 	streams bool                   // acknowledgements come while the stream goes on
 	decoder *arrowrow.Decoder
@@ -180,6 +182,9 @@ func (p *put) open() error {
 	if err != nil {
 		return err
 	}
+	if p.pass, err = p.s.o.Router.Writes(p.ctx, t); err != nil {
+		return err
+	}
 	// A write without rows is checked and does nothing.
 	_, err = p.s.o.Router.StartWrite(p.ctx, p.request(row.Rows{Columns: p.plan.Columns()}, 1))
 	return err
@@ -262,6 +267,12 @@ func (p *put) giveBack(n int64) {
 
 // run starts the write of each batch, until the stream ends or something fails.
 func (p *put) run() error {
+	var again <-chan time.Time
+	if p.pass != nil {
+		t := time.NewTicker(router.PassEvery)
+		defer t.Stop()
+		again = t.C
+	}
 	for {
 		select {
 		case m, ok := <-p.messages:
@@ -273,6 +284,10 @@ func (p *put) run() error {
 			}
 		case <-p.failed:
 			return nil // collided says why
+		case <-again: // each write asks by itself
+			if err := p.pass.Still(); err != nil {
+				return err
+			}
 		case <-p.s.draining:
 			return errDraining // what was received before is finished
 		case <-p.c.expired:

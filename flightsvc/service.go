@@ -23,8 +23,8 @@ import (
 
 // Catalog is what the service needs of the catalog besides the router.
 type Catalog interface {
-	// AllTables lists every table.
-	AllTables() []*millrace.Table
+	// AllTables lists every table that the caller may know of.
+	AllTables(ctx context.Context) []*millrace.Table
 	// TableByID finds a table by number; errs.TableNotFound.
 	TableByID(ctx context.Context, id millrace.TableID) (*millrace.Table, error)
 }

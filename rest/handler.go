@@ -52,6 +52,7 @@ type Options struct {
 	FlightAddress  string         // as clients reach it
 	Members        func() Members // who is there, and who owns what, now
 	Catalog        Catalog
+	Access         Access // nil: everybody may do everything, and there are no grants
 	Router         *router.Router
 	Lake           Lake   // nil: nobody tiers here
 	LakeLocation   string // where lake tables lie; "" without a lake

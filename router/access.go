@@ -12,6 +12,8 @@ import (
 // Access decides what the caller of a context may do with a table. What is refused has a
 // code of errs; a table that the caller may not know of does not exist.
 type Access interface {
+	// Table finds a table by name, as Catalog.Table does, for who may know of it.
+	Table(ctx context.Context, path millrace.TablePath) (*millrace.Table, error)
 	// Describe is for what tells of the table, and not of its rows.
 	Describe(ctx context.Context, t *millrace.Table) error
 	// Read is for rows, of which columns are shown, filtered or looked up by; without
@@ -31,6 +33,14 @@ type Pass interface {
 
 // PassEvery is how often a pass is looked at while its stream waits.
 const PassEvery = time.Second
+
+// named finds a table by name, for who may know of it.
+func (r *Router) named(ctx context.Context, path millrace.TablePath) (*millrace.Table, error) {
+	if r.o.Access == nil {
+		return r.o.Catalog.Table(ctx, path)
+	}
+	return r.o.Access.Table(ctx, path)
+}
 
 // describes asks whether the caller may know of a table.
 func (r *Router) describes(ctx context.Context, t *millrace.Table) error {

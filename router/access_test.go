@@ -33,7 +33,15 @@ func (c *caller) in(t *testing.T) context.Context {
 }
 
 // fakeAccess goes by the caller of the context, and allows nothing without one.
-type fakeAccess struct{}
+type fakeAccess struct{ cat *fakeCatalog }
+
+func (a fakeAccess) Table(ctx context.Context, path millrace.TablePath) (*millrace.Table, error) {
+	t, err := a.cat.Table(ctx, path)
+	if err == nil {
+		err = a.Describe(ctx, t)
+	}
+	return t, err
+}
 
 func (fakeAccess) of(ctx context.Context) *caller {
 	if c, ok := ctx.Value(callerKey{}).(*caller); ok {
@@ -92,7 +100,7 @@ func accessFixture(t *testing.T) (*fixture, *millrace.Table) {
 	f := newFixture(t)
 	tbl := f.table("t", true, 2)
 	f.write(tbl, router.Upsert, rows(tbl, 0, 1000, "a"))
-	f.access = fakeAccess{}
+	f.access = fakeAccess{f.cat}
 	f.crash()
 	return f, tbl
 }

@@ -104,11 +104,8 @@ func (r *Router) Table(ctx context.Context, path string, id *millrace.TableID) (
 	if err != nil {
 		return nil, errs.New(errs.InvalidName, "%v", err)
 	}
-	t, err := r.o.Catalog.Table(ctx, tp)
+	t, err := r.named(ctx, tp)
 	if err != nil {
-		return nil, err
-	}
-	if err := r.describes(ctx, t); err != nil {
 		return nil, err
 	}
 	if id != nil && *id != t.ID {

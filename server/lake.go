@@ -97,7 +97,7 @@ func (s *Server) icebergAddress() string {
 // doors is the whole of the API: the catalog of stock readers below its root, and the
 // operations.
 func (s *Server) doors(api http.Handler) http.Handler {
-	readers := icebergrest.New(icebergrest.Options{Catalog: s.catalog, Lake: s.lake, FileIO: s.fileIO(), Logger: s.log})
+	readers := icebergrest.New(icebergrest.Options{Catalog: s.guard, Access: s.guard, Lake: s.lake, FileIO: s.fileIO(), Logger: s.log})
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if icebergrest.Serves(r.URL.Path) {
 			readers.ServeHTTP(w, r)

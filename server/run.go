@@ -21,6 +21,7 @@ import (
 	"github.com/millrace/millrace/auth"
 	"github.com/millrace/millrace/catalog"
 	"github.com/millrace/millrace/flightsvc"
+	"github.com/millrace/millrace/guard"
 	"github.com/millrace/millrace/router"
 	"github.com/millrace/millrace/server/certs"
 	"github.com/millrace/millrace/storage"
@@ -65,6 +66,7 @@ type Server struct {
 	worker  *storage.Worker
 	member  *member // nil on a single node
 	tier    *tier.Manager
+	guard   *guard.Guard
 	router  *router.Router
 	failAt  string
 	lake    lakeFormat

@@ -153,7 +153,7 @@ func TestTokensAtEveryDoor(t *testing.T) {
 
 // What needs no caller needs none, and what tells of the server does.
 func TestOpenPaths(t *testing.T) {
-	r := startServerWith(t, t.TempDir(), func(s *Settings) { s.AuthJWKS = devKeys })
+	r := startServerWith(t, t.TempDir(), func(s *Settings) { s.AuthJWKS, s.AdminPrincipal = devKeys, "user:ann" })
 	defer r.stop(t)
 	for path, want := range map[string]int{
 		"/healthz": 200, "/readyz": 200, "/openapi.json": 200, "/docs/": 200, "/docs/errors": 200,
@@ -177,7 +177,7 @@ func TestOpenPaths(t *testing.T) {
 // and what the server does unasked goes on.
 func TestDevelopment(t *testing.T) {
 	dir := t.TempDir()
-	r := startServerWith(t, dir, func(s *Settings) { s.AuthJWKS = devKeys })
+	r := startServerWith(t, dir, func(s *Settings) { s.AuthJWKS, s.AdminPrincipal = devKeys, "user:ann" })
 	defer r.stop(t)
 	require.Contains(t, r.log.String(), `setting=auth-jwks`, "it is told to be unsafe")
 	key, err := token.OpenDevKey(token.DevKeyPath(dir))
@@ -202,7 +202,7 @@ func TestDevelopment(t *testing.T) {
 // Streams that are open when the token expires end and say so.
 func TestStreamsEndWithTheirToken(t *testing.T) {
 	dir := t.TempDir()
-	r := startServerWith(t, dir, func(s *Settings) { s.AuthJWKS = devKeys })
+	r := startServerWith(t, dir, func(s *Settings) { s.AuthJWKS, s.AdminPrincipal = devKeys, "user:ann" })
 	defer r.stop(t)
 	key, err := token.OpenDevKey(token.DevKeyPath(dir))
 	require.NoError(t, err)
