@@ -9,7 +9,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/stretchr/testify/require")
+	"github.com/stretchr/testify/require"
+)
 
 // A cluster of which all processes were killed and all three nats-servers lost their disks comes back from its object
 // store by one command: rows and keys as of the checkpoints, each once, and what was written after them as far as it was

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"path"
 	"slices"
 
@@ -106,7 +107,7 @@ func (rp *repair) examine(ctx context.Context) error {
 	}
 	if ours {
 		r := s.replayer
-		r.until = rp.tail.LSN
+		r.until = math.MaxUint64 // a log that is damaged may have more than it says
 		err := s.log.Replay(ctx, r.at.LSN, r.entry)
 		if err != nil && (r.broken || !errs.Is(err, errs.CorruptData)) {
 			return err // it is not the log that is damaged
@@ -120,7 +121,7 @@ func (rp *repair) examine(ctx context.Context) error {
 		return nil
 	}
 	rp.loss = &Loss{
-		Shard: s.o.ID, Cause: cause, From: s.replayer.lsn + 1, To: max(rp.tail.LSN, rp.applied, s.manifest.lsn),
+		Shard: s.o.ID, Cause: cause, From: s.replayer.lsn + 1, To: max(rp.tail.LSN, rp.applied, s.manifest.lsn, s.replayer.lsn),
 		Applied: max(s.replayer.lsn, rp.applied), Ahead: errors.Is(cause, errAhead),
 	}
 	return nil
