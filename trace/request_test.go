@@ -21,7 +21,7 @@ func TestLinesCarryTheRequest(t *testing.T) {
 	log := slog.New(NewHandler(slog.NewTextHandler(&b, nil)))
 	ctx, _ := With(t.Context(), "r-1")
 	log.InfoContext(ctx, "one")
-	log.With("shard", 3).WarnContext(context.WithoutCancel(ctx), "two")
+	log.With(slog.Int("shard", 3)).WarnContext(context.WithoutCancel(ctx), "two")
 	log.Info("none")
 	lines := strings.Split(strings.TrimSpace(b.String()), "\n")
 	require.Len(t, lines, 3)

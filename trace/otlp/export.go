@@ -85,7 +85,8 @@ func New(ctx context.Context, o Options) (*Exporter, error) {
 	}
 	about := resource.NewSchemaless(attribute.String("service.name", "millrace"), attribute.String("service.version", o.Version), attribute.String("service.instance.id", o.Instance))
 	p := promauto.With(o.Registerer)
-	counted := &counting{SpanExporter: to, log: o.Logger,
+	counted := &counting{
+		SpanExporter: to, log: o.Logger,
 		spans:  p.NewCounter(prometheus.CounterOpts{Name: "millrace_trace_exported_spans_total", Help: "Spans that the collector took."}),
 		failed: p.NewCounter(prometheus.CounterOpts{Name: "millrace_trace_lost_spans_total", Help: "Spans that it did not take in time; those that found no room to wait are not among them."}),
 	}
