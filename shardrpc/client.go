@@ -74,7 +74,7 @@ func (r *remote) call(ctx context.Context, k kind, write bool, size int, body fu
 			return nil, context.DeadlineExceeded
 		}
 	}
-	began := time.Now()
+	timer := prometheus.NewTimer(r.c.m.calls.WithLabelValues(k.String()))
 	ctx, span := trace.Call(ctx, "call "+k.String())
 	answer, err := r.send(ctx, write, body(appendHead(make([]byte, 0, 16+size), k, left)))
 	var d *decoder
@@ -85,7 +85,8 @@ func (r *remote) call(ctx context.Context, k kind, write bool, size int, body fu
 	if errors.Is(err, errTable) { // the call is made once more
 		return nil, err
 	}
-	r.c.m.called(k, began, err)
+	timer.ObserveDuration()
+	r.c.m.called(err)
 	return d, err
 }
 

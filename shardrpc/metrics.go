@@ -1,8 +1,6 @@
 package shardrpc
 
 import (
-	"time"
-
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promauto"
 
@@ -41,8 +39,7 @@ func newClientMetrics(reg prometheus.Registerer) *clientMetrics {
 }
 
 // called counts a call that has ended.
-func (m *clientMetrics) called(k kind, began time.Time, err error) {
-	m.calls.WithLabelValues(k.String()).Observe(time.Since(began).Seconds())
+func (m *clientMetrics) called(err error) {
 	if err != nil {
 		m.failed.WithLabelValues(string(errs.CodeOf(err))).Inc()
 	}

@@ -86,11 +86,11 @@ func (s *Server) serve(ctx context.Context, id millrace.ShardID, request []byte,
 		ctx, cancel = context.WithTimeout(ctx, left)
 		defer cancel()
 	}
-	began := time.Now()
+	timer := prometheus.NewTimer(s.m.answers.WithLabelValues(k.String()))
 	ctx, span := s.o.Tracer.Serve(ctx, "shardrpc "+k.String())
 	answer, err := s.answer(ctx, id, k, d, inRoom)
 	span.Int("millrace.shard", int64(id)).End(err)
-	s.m.answers.WithLabelValues(k.String()).Observe(time.Since(began).Seconds())
+	timer.ObserveDuration()
 	if err != nil {
 		s.m.failed.WithLabelValues(string(errs.CodeOf(err))).Inc()
 		return appendFailure([]byte{statusError}, err)

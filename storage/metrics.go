@@ -67,7 +67,7 @@ func newMetrics(reg prometheus.Registerer, w *Worker) {
 // now is a sample that is about a second old at most, or the last that could be had.
 func (s *sampler) now() sample {
 	last := s.peek()
-	if time.Since(last.at) < sampleEvery {
+	if s.w.o.Clock.Now().Sub(last.at) < sampleEvery {
 		return last
 	}
 	patience := time.NewTimer(samplePatience)
@@ -77,7 +77,7 @@ func (s *sampler) now() sample {
 	case <-patience.C:
 		return s.peek()
 	}
-	if last = s.peek(); time.Since(last.at) < sampleEvery { // somebody has looked meanwhile
+	if last = s.peek(); s.w.o.Clock.Now().Sub(last.at) < sampleEvery { // somebody has looked meanwhile
 		<-s.looking
 		return last
 	}
@@ -103,7 +103,7 @@ func (s *sampler) peek() sample {
 
 // look adds up what the shards have.
 func (w *Worker) look() sample {
-	out := sample{at: time.Now()}
+	out := sample{at: w.o.Clock.Now()}
 	for _, p := range w.all() {
 		if s := p.shard.Load(); s != nil {
 			s.AddLoad(&out.Load)
