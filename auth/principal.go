@@ -65,3 +65,12 @@ func Of(ctx context.Context) *Principal {
 	p, _ := ctx.Value(principalKey{}).(*Principal)
 	return p
 }
+
+// Scope is who writes, as batches and idempotency keys are told apart by: "" where nobody
+// is known by name, as while authentication is off.
+func Scope(ctx context.Context) string {
+	if p := Of(ctx); p != nil && !p.all {
+		return p.Name
+	}
+	return ""
+}

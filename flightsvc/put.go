@@ -204,7 +204,7 @@ func (p *put) options(o *putCommand) (err error) {
 	}
 	switch {
 	case o.WriterID != "":
-		p.writer = &router.WriterSequence{ID: o.WriterID, Epoch: o.WriterEpoch}
+		p.writer = &router.WriterSequence{Principal: auth.Scope(p.ctx), ID: o.WriterID, Epoch: o.WriterEpoch}
 	case o.WriterEpoch != 0:
 		return errs.New(errs.InvalidValue, "a writer_epoch is of a writer: give its writer_id too")
 	}

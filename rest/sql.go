@@ -14,6 +14,7 @@ import (
 	"github.com/apache/arrow-go/v18/arrow/memory"
 
 	millrace "github.com/millrace/millrace"
+	"github.com/millrace/millrace/auth"
 	"github.com/millrace/millrace/errs"
 	"github.com/millrace/millrace/openapi"
 	"github.com/millrace/millrace/router"
@@ -115,7 +116,7 @@ func (h *Handler) sqlRequest(w http.ResponseWriter, r *http.Request) (media stri
 	case len(keys) == 1 && keys[0] == "":
 		err = errs.New(errs.InvalidValue, "the Idempotency-Key is empty")
 	case len(keys) == 1:
-		req.Key = keys[0]
+		req.Key, req.Principal = keys[0], auth.Scope(r.Context())
 	}
 	return media, opts, req, err
 }

@@ -273,3 +273,33 @@ func TestGrantsTakenBack(t *testing.T) {
 	require.Less(t, time.Since(taken), 30*time.Second) // 5 s on a machine that does nothing else
 	t.Logf("ended after %v", time.Since(taken))
 }
+
+// An idempotency key, and a writer's number, are of who uses them: what one caller has sent
+// is not taken for what another one sends.
+func TestKeysAreOfTheirCaller(t *testing.T) {
+	g := startGuarded(t)
+	defer g.stop(t)
+	g.grant("group:anns", "d", "read,write")
+	g.grant("group:bobs", "d", "read,write")
+	send := func(user, path, body string, header ...string) (int, string) {
+		code, answer, _ := g.ask(t, "POST", path, body, append([]string{"Authorization", g.bearer(user)}, header...)...)
+		return code, answer
+	}
+	const records = "/v1/databases/d/tables/u/records"
+	rows := 0
+	for _, form := range []struct {
+		path, body string
+		header     []string
+	}{
+		{records, `{"rows":[{"a":1}]}`, []string{"Idempotency-Key", "k1"}},
+		{records, `{"rows":[{"a":2}]}`, []string{"X-Writer-Id", "w", "X-Writer-Seq", "1"}},
+		{"/v1/sql", sqlOf("INSERT INTO d.u VALUES (3)"), []string{"Idempotency-Key", "k3"}},
+	} {
+		for _, user := range []string{"ann", "bob", "ann", "bob"} {
+			code, answer := send(user, form.path, form.body, form.header...)
+			require.Equal(t, http.StatusOK, code, answer)
+		}
+		rows += 2
+		require.Contains(t, g.must("root", "GET", "/v1/databases/d/tables/u/count", ""), fmt.Sprintf(`"count":%d`, rows), "%v", form)
+	}
+}

@@ -74,6 +74,8 @@ type Request struct {
 	// Key is the idempotency key under which an INSERT or DELETE is known when it comes
 	// again; "": none. It goes with no other statement.
 	Key string
+	// Principal is whose key that is; "" without authentication.
+	Principal string
 }
 
 // changeTimeout bounds statements that read no rows, where the caller sets no
