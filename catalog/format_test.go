@@ -138,6 +138,9 @@ func checkGoldenLake(t *testing.T, c *Catalog, level FeatureLevel) {
 	want := &millrace.LakeOptions{
 		Format: millrace.Iceberg, Freshness: time.Minute, Expire: true, TargetFileBytes: 64 << 20, SystemColumns: true, Deletes: millrace.RewriteFiles,
 	}
+	if level >= FeatureGrants { // those before did not count how often tiering was off
+		want.Gaps = 1
+	}
 	if d := cmp.Diff(want, table.Options.Lake); d != "" || c.FeatureLevel() != level {
 		t.Errorf("level %d (-want +got)\n%s", c.FeatureLevel(), d)
 	}

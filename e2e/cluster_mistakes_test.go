@@ -36,8 +36,8 @@ func TestClusterMistakeOnePlace(t *testing.T) {
 	cmd.Env = bareEnviron()
 	said, err := cmd.CombinedOutput()
 	require.Error(t, err)
-	require.Contains(t, string(said), "keeps its checkpoints")
-	require.Contains(t, string(said), "set remote-uri to a place of its own")
+	require.Contains(t, string(said), "belongs to a cluster")
+	require.Contains(t, string(said), "it needs a place of its own")
 
 	tb.write(t, `[{"id":1,"v":2}]`)
 	first.kill()
