@@ -78,8 +78,7 @@ func (c *Catalog) AlterTable(ctx context.Context, path millrace.TablePath, steps
 		out = next.Table
 		s.replaceTable(next)
 		s.raiseLevel(next)
-		writes, err := next.writes()
-		return append(writes, s.narrow(next.Table)...), err
+		return next.writes()
 	})
 	if errors.Is(err, errUnchanged) {
 		err = c.settleFound(ctx, ref{table: out.ID})

@@ -5,7 +5,6 @@ import (
 	"log/slog"
 	"maps"
 	"slices"
-	"strings"
 	"sync"
 	"sync/atomic"
 
@@ -23,8 +22,6 @@ type Changes struct {
 	// those that are gone from tables that are not.
 	Partitions        []*millrace.Partition
 	RemovedPartitions []*millrace.Partition
-	// Grants says that there are other grants than before.
-	Grants bool
 }
 
 // following is what a Catalog has to do with the commits of its store.
@@ -177,8 +174,7 @@ func (c *Catalog) tell(commit Committed) {
 	} else {
 		c.following.told.written(now, commit.Writes, &ch)
 	}
-	ch.Grants = commit.Whole || slices.ContainsFunc(commit.Writes, func(w Write) bool { return strings.HasPrefix(w.Key, prefixGrant) })
-	if !ch.Grants && len(ch.Dropped)+len(ch.Altered)+len(ch.Partitions)+len(ch.RemovedPartitions) == 0 {
+	if len(ch.Dropped)+len(ch.Altered)+len(ch.Partitions)+len(ch.RemovedPartitions) == 0 {
 		return
 	}
 	for _, fn := range fns {

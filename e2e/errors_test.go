@@ -112,7 +112,8 @@ func TestNotYet(t *testing.T) {
 	t.Parallel()
 	s := shared(t)
 	for _, c := range [][3]string{
-		{"GET", "/v1/quotas/user:ann", ""},
+		{"GET", "/v1/whoami", ""},
+		{"GET", "/v1/grants", ""},
 	} {
 		var body any
 		if c[2] != "" {

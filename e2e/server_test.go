@@ -3,7 +3,6 @@ package e2e
 import (
 	"bytes"
 	"context"
-	"crypto/tls"
 	"encoding/json"
 	"fmt"
 	"net/http"
@@ -36,7 +35,6 @@ type server struct {
 	flags  []string
 	env    []string // besides the bare one
 	disk   *disk    // of its own; nil: none
-	under  []string // a command that runs it; nil: none
 	base   string   // http://host:port
 	flight string   // host:port
 	cmd    *exec.Cmd
@@ -44,8 +42,7 @@ type server struct {
 	log    *tailBuffer
 	client *http.Client
 	flying *flightConn
-	trust  *tls.Config // of a client of a server with TLS; nil: plain
-	of     *backing    // what is behind a front of a cluster; nil: a single node
+	of     *backing // what is behind a front of a cluster; nil: a single node
 }
 
 // newServer starts a server of the test's own.
@@ -109,11 +106,6 @@ func (s *server) launchAlone() error {
 	if s.disk != nil {
 		s.disk.mountFor(cmd)
 	}
-	if s.under != nil {
-		if err := runUnder(cmd, s.under); err != nil {
-			return err
-		}
-	}
 	if err := cmd.Start(); err != nil {
 		return err
 	}
@@ -125,7 +117,7 @@ func (s *server) launchAlone() error {
 		close(done)
 	}()
 	s.cmd, s.done = cmd, done
-	s.client = &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: 64, DisableCompression: true, TLSClientConfig: s.trust}}
+	s.client = &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: 64, DisableCompression: true}}
 	if s.disk != nil {
 		addresses = s.sees(addresses)
 	}
@@ -166,7 +158,6 @@ func (s *server) findAddresses(path string) error {
 	}
 	var a struct {
 		HTTP, Flight string
-		TLS          bool
 		PID          int
 	}
 	if err := json.Unmarshal(b, &a); err != nil {
@@ -176,9 +167,6 @@ func (s *server) findAddresses(path string) error {
 		return fmt.Errorf("addresses of process %d", a.PID)
 	}
 	s.base, s.flight = "http://"+a.HTTP, a.Flight
-	if a.TLS {
-		s.base = "https://" + a.HTTP
-	}
 	return nil
 }
 

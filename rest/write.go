@@ -1,7 +1,6 @@
 package rest
 
 import (
-	"context"
 	"encoding/json"
 	"errors"
 	"io"
@@ -120,36 +119,41 @@ func (wr *writing) body(w http.ResponseWriter) error {
 	return wr.json(w)
 }
 
-// endAtDrain makes a stream's body end when the server drains or the caller's token
-// expires: the read under way fails, and so do those after it.
+// endAtDrain makes a stream's body end when the server drains: the read under way
+// fails, and so do those after it.
 func (wr *writing) endAtDrain(w http.ResponseWriter) (stop func()) {
-	ctx, cancel := wr.h.untilDrain(wr.r)
-	wr.r.Body = &bodyUntil{ReadCloser: wr.r.Body, ctx: ctx}
+	wr.r.Body = &untilDraining{ReadCloser: wr.r.Body, draining: wr.h.o.Draining}
 	done := make(chan struct{})
 	go func() {
 		select {
-		case <-ctx.Done():
+		case <-wr.h.o.Draining:
 			// A reader without deadlines notices at its next read.
 			_ = http.NewResponseController(w).SetReadDeadline(time.Now()) //nolint:forbidigo // a deadline of the operating system's, not of ours
 		case <-done:
 		}
 	}()
-	return func() { close(done); cancel() }
+	return func() { close(done) }
 }
 
-// bodyUntil is a body that ends with an error when a context does.
-type bodyUntil struct {
+// untilDraining is a body that ends with an error when the server drains.
+type untilDraining struct {
 	io.ReadCloser
-	ctx context.Context //nolint:containedctx // a reader has none to pass
+	draining <-chan struct{}
 }
 
-func (u *bodyUntil) Read(p []byte) (int, error) {
-	if u.ctx.Err() != nil {
-		return 0, context.Cause(u.ctx)
+func (u *untilDraining) Read(p []byte) (int, error) {
+	select {
+	case <-u.draining:
+		return 0, errDraining
+	default:
 	}
 	n, err := u.ReadCloser.Read(p)
-	if err != nil && !errors.Is(err, io.EOF) && u.ctx.Err() != nil {
-		err = context.Cause(u.ctx)
+	if err != nil && !errors.Is(err, io.EOF) {
+		select {
+		case <-u.draining:
+			err = errDraining
+		default:
+		}
 	}
 	return n, err
 }

@@ -124,13 +124,10 @@ func (rd *Reader) Stats() *Stats { return &rd.stats }
 // with no wait, when there are none now.
 // The caller releases the chunk before it calls Next again.
 func (rd *Reader) Next(ctx context.Context, wait time.Duration) (*Chunk, error) {
-	var timer, again <-chan time.Time
+	var timer <-chan time.Time
 	late := false // only owners elsewhere are waited for
 	for {
 		if err := ctx.Err(); err != nil {
-			return nil, err
-		}
-		if err := still(rd.plan.pass); err != nil {
 			return nil, err
 		}
 		if rd.left == 0 {
@@ -159,11 +156,6 @@ func (rd *Reader) Next(ctx context.Context, wait time.Duration) (*Chunk, error) 
 			t := time.NewTimer(wait)
 			defer t.Stop()
 			timer = t.C
-			if rd.plan.pass != nil {
-				t := time.NewTicker(PassEvery)
-				defer t.Stop()
-				again = t.C
-			}
 		}
 		wake := (<-chan struct{})(rd.wake)
 		if more { // a filter takes nothing of what is read
@@ -184,7 +176,6 @@ func (rd *Reader) Next(ctx context.Context, wait time.Duration) (*Chunk, error) 
 			defer t.Stop()
 			timer = t.C
 		case <-wake:
-		case <-again:
 		case <-ctx.Done():
 			return nil, ctx.Err()
 		}

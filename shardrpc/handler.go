@@ -7,7 +7,6 @@ import (
 	"strings"
 
 	millrace "github.com/millrace/millrace"
-	"github.com/millrace/millrace/trace"
 )
 
 // maxRequest bounds a call by HTTP: an op may have as much as a shard takes at a time.
@@ -21,7 +20,6 @@ func Serves(path string) bool { return strings.HasPrefix(path, Root) }
 
 // ServeHTTP answers other processes by HTTP (P5).
 func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	r = r.WithContext(trace.Extract(r.Context(), r.Header.Get))
 	token, ok := strings.CutPrefix(r.Header.Get("Authorization"), "Bearer ")
 	if !ok || s.o.Verify(token) != nil {
 		http.Error(w, "no token of this cluster", http.StatusUnauthorized)
@@ -46,11 +44,11 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	if path == pathCall {
-		done, err := s.enter(r.Context(), r.ContentLength)
-		if err != nil {
+		room := min(r.ContentLength, s.o.Bytes)
+		if err := s.room.Acquire(r.Context(), room); err != nil {
 			return // the other one went away
 		}
-		defer done()
+		defer s.room.Release(room)
 	}
 	body := make([]byte, r.ContentLength)
 	if _, err := io.ReadFull(r.Body, body); err != nil {

@@ -89,12 +89,10 @@ func New(o Options) (*Worker, error) {
 			return nil, fmt.Errorf("storage.New: %w", err)
 		}
 	}
-	w := &Worker{
+	return &Worker{
 		o: o, cache: pebble.NewCache(o.CacheBytes - o.rowCacheBytes()), metrics: shard.NewMetrics(o.Registerer),
 		places: map[millrace.ShardID]*place{},
-	}
-	newMetrics(o.Registerer, w)
-	return w, nil
+	}, nil
 }
 
 // Open opens the log in the data directory and all shards. A shard that is damaged is

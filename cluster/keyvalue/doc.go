@@ -38,6 +38,5 @@
 // snapshot.<revision>.<writer>.<part>, reader.<process>); mr.<name>.told.> between
 // processes; KV_<bucket> with $KV.<bucket>.>. Formats: docs/formats/cluster-catalog.md.
 //
-// Concurrency: all methods may be called from any goroutine. Lock order: Store.mu, which
-// is held while a commit is applied and followers are told, before reader.mu.
+// Concurrency: all methods may be called from any goroutine.
 package keyvalue
