@@ -125,16 +125,13 @@ func (wr *writing) body(w http.ResponseWriter) error {
 func (wr *writing) endAtDrain(w http.ResponseWriter) (stop func()) {
 	ctx, cancel := wr.h.untilDrain(wr.r)
 	wr.r.Body = &bodyUntil{ReadCloser: wr.r.Body, ctx: ctx}
-	done := make(chan struct{})
-	go func() {
-		select {
-		case <-ctx.Done():
-			// A reader without deadlines notices at its next read.
-			_ = http.NewResponseController(w).SetReadDeadline(time.Now()) //nolint:forbidigo // a deadline of the operating system's, not of ours
-		case <-done:
-		}
-	}()
-	return func() { close(done); cancel() }
+	// Once the body has ended nothing may touch the deadline: net/http waits at the connection
+	// for the client to go away, and takes a deadline that passes for that.
+	end := context.AfterFunc(ctx, func() {
+		// A reader without deadlines notices at its next read.
+		_ = http.NewResponseController(w).SetReadDeadline(time.Now()) //nolint:forbidigo // a deadline of the operating system's, not of ours
+	})
+	return func() { end(); cancel() }
 }
 
 // bodyUntil is a body that ends with an error when a context does.

@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
@@ -185,4 +186,35 @@ func TestFlightTakesNoPages(t *testing.T) {
 		require.NotContains(t, string(b), "access-control")
 	}
 	r.stop(t)
+}
+
+// A connection goes on after a body that was streamed: what watches over such a body lets
+// go of the connection when the body has ended.
+func TestConnectionAfterAStreamedBody(t *testing.T) {
+	r := startServer(t, filepath.Join(t.TempDir(), "data"))
+	defer r.stop(t)
+	r.call(t, "POST", "/v1/databases", `{"name":"d"}`)
+	r.call(t, "POST", "/v1/databases/d/tables", `{"name":"t","columns":[{"name":"a","type":"BIGINT"}],"buckets":1}`)
+	transport := &http.Transport{MaxConnsPerHost: 1}
+	defer transport.CloseIdleConnections()
+	client := &http.Client{Transport: transport}
+	for n := range 100 {
+		for _, c := range []struct {
+			media, body string
+			status      int
+		}{
+			{"application/x-ndjson", "{\"b\":1}\n", http.StatusUnprocessableEntity}, // which ends before anything is waited for
+			{"application/json", `{"rows":[{"a":1}]}`, http.StatusOK},
+		} {
+			req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, "http://"+r.addr.HTTP+"/v1/databases/d/tables/t/records", strings.NewReader(c.body))
+			require.NoError(t, err)
+			req.Header.Set("Content-Type", c.media)
+			resp, err := client.Do(req)
+			require.NoError(t, err)
+			body, err := io.ReadAll(resp.Body)
+			require.NoError(t, err)
+			require.NoError(t, resp.Body.Close())
+			require.Equal(t, c.status, resp.StatusCode, "%d, %s: %s", n, c.media, body)
+		}
+	}
 }
