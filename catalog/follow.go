@@ -64,12 +64,11 @@ func (f *following) stored(revision int64) {
 	}
 }
 
-// follow goes along with the commits of the store until the catalog is closed.
-func (c *Catalog) follow() {
+// follow goes along with the commits of the store after a revision until the catalog is
+// closed.
+func (c *Catalog) follow(after uint64) {
 	defer close(c.following.ended)
-	s := c.current.Load()
-	c.following.told = newTold(s)
-	err := c.kv.Follow(c.following.ctx, s.headRevision, c.followed)
+	err := c.kv.Follow(c.following.ctx, after, c.followed)
 	if c.following.ctx.Err() != nil || errs.Is(err, errs.Draining) {
 		return
 	}
