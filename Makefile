@@ -11,11 +11,17 @@ BENCHSTAT_VERSION     := v0.0.0-20260908200009-22c9c6c9d4da
 VERSITYGW_VERSION     := v1.8.0
 NATS_SERVER_VERSION   := v2.15.3
 KUSTOMIZE_VERSION     := v5.7.1
+PROMTOOL_VERSION      := v0.316.0
+GOVULNCHECK_VERSION   := v1.9.0
+CYCLONEDX_VERSION     := v1.10.0
+# The database of vulnerabilities as a Go module: what is known by that day.
+VULNDB_VERSION        := v0.0.0-20261105234957-e22db6528018
 
 TOOLS  := $(CURDIR)/.tools/bin
 LINT   := $(TOOLS)/golangci-lint-$(GOLANGCI_LINT_VERSION)
 VERSITYGW := $(TOOLS)/versitygw-$(VERSITYGW_VERSION)
 NATS_SERVER := $(TOOLS)/nats-server-$(NATS_SERVER_VERSION)
+PROMTOOL := $(TOOLS)/promtool-$(PROMTOOL_VERSION)
 BIN    := bin/millrace
 VENV   := .venv
 # What checks deploy/ has a place of its own, so that neither's packages bind the other's.
@@ -48,9 +54,15 @@ export CGO_ENABLED ?= 0
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
+# What a binary says of itself. The same commit gives the same bytes, wherever and whenever it is built.
+VERSION ?= $(shell git describe --tags --match 'v*' --dirty 2>/dev/null || echo v0.0.0-dev)
+COMMIT  ?= $(shell git rev-parse HEAD 2>/dev/null)
+COMMITTED ?= $(shell TZ=UTC0 git log -1 --format=%cd --date=format-local:%Y-%m-%dT%H:%M:%SZ 2>/dev/null)
+STAMP   := -X main.buildVersion=$(VERSION) -X main.buildCommit=$(COMMIT) -X main.buildDate=$(COMMITTED)
+
 .PHONY: build
 build: ## the binary, bin/millrace
-	go build -trimpath -o $(BIN) ./cmd/millrace
+	go build -trimpath -buildvcs=false -ldflags '$(STAMP)' -o $(BIN) ./cmd/millrace
 
 .PHONY: demo
 demo: build ## load real flights, show what the server does, leave it running
@@ -67,7 +79,7 @@ test: $(VERSITYGW) $(NATS_SERVER) ## unit, model, fault and end-to-end tests (ne
 	MILLRACE_TEST_SHARDS=moving go test -timeout 10m ./router
 
 # What is of one process, its files and its memory: not asked of a cluster.
-SINGLE := Release|Guide|Demo|FullDisk|DiskFull|Memory|Bounded|ClusterTorture
+SINGLE := Release|Guide|Demo|FullDisk|DiskFull|Memory|Bounded|Cluster(Torture|FailOver|PlannedMoves|Partitions|ObjectStoreFaults|DiskFull|Mistake)
 
 .PHONY: cluster-test
 cluster-test: build $(NATS_SERVER) $(VERSITYGW) ## the end-to-end tests against a cluster: a front, a nats-server and two workers each
@@ -81,7 +93,15 @@ interop: build deploy-check $(VENV)/.installed $(SPARK_JARS) $(VERSITYGW) $(HIVE
 # Part of interop, since what it checks with comes from PyPI.
 .PHONY: deploy-check
 deploy-check: $(NATS_SERVER) $(DEPLOY_VENV)/.installed $(if $(KUBECTL),,$(TOOLS)/kustomize-$(KUSTOMIZE_VERSION)) ## deploy/ by nats-server, systemd, the schemas of Compose and Kubernetes
-	NATS_SERVER=$(NATS_SERVER) VENV=$(DEPLOY_VENV) KUSTOMIZE="$(KUSTOMIZE)" deploy/check
+	NATS_SERVER=$(NATS_SERVER) VENV=$(DEPLOY_VENV) KUSTOMIZE="$(KUSTOMIZE)" PROMTOOL=$(or $(wildcard $(PROMTOOL)),promtool) deploy/check
+
+# Not part of what checks: ten CPU-minutes for one file. A test of ours looks up the names in it.
+.PHONY: promtool
+promtool: $(PROMTOOL) ## Prometheus's promtool, with which deploy-check reads the alerts
+
+$(PROMTOOL):
+	GOBIN=$(TOOLS) go install github.com/prometheus/prometheus/cmd/promtool@$(PROMTOOL_VERSION)
+	mv $(TOOLS)/promtool $@
 
 $(DEPLOY_VENV)/.installed: deploy/requirements.txt
 	$(PYTHON) -m venv $(@D)
@@ -115,6 +135,27 @@ $(HIVE)/.installed: $(CATALOG_JARS)/.installed
 		-url 'jdbc:derby:;databaseName=$(@D)/derby;create=true' -driver org.apache.derby.jdbc.EmbeddedDriver -userName APP -passWord mine > schema.log 2>&1
 	touch $@
 
+# Not part of check: what it finds in Go's own packages goes with a newer Go.
+.PHONY: vuln
+vuln: $(TOOLS)/govulncheck-$(GOVULNCHECK_VERSION) ## known vulnerabilities in what the binary calls, by a database that the Go module proxy has
+	$< -db "file://$$(go mod download -json golang.org/x/vulndb@$(VULNDB_VERSION) | sed -n 's/^\t"Dir": "\(.*\)",$$/\1/p')/data/osv" ./cmd/millrace
+
+.PHONY: sbom
+sbom: build $(TOOLS)/cyclonedx-gomod-$(CYCLONEDX_VERSION) ## what the binary is made of, as CycloneDX: bin/millrace.cdx.json
+	$(TOOLS)/cyclonedx-gomod-$(CYCLONEDX_VERSION) bin -json -licenses -noserial -notimestamp -version $(VERSION) -output $(BIN).cdx.json $(BIN)
+
+.PHONY: reproducible
+reproducible: ## the same commit, built in two places with caches of their own, gives the same bytes (eight CPU-minutes)
+	@work=$$(mktemp -d); trap 'chmod -R u+w "$$work"; rm -r "$$work"' EXIT; \
+	for place in one a/longer/place; do \
+		mkdir -p "$$work/$$place/go/pkg"; ln -s "$$(go env GOMODCACHE)" "$$work/$$place/go/pkg/mod"; \
+		git archive --prefix=src/ HEAD | tar -x -C "$$work/$$place"; \
+		GOPATH="$$work/$$place/go" GOMODCACHE="$$work/$$place/go/pkg/mod" GOCACHE="$$work/$$place/cache" \
+			$(MAKE) --no-print-directory -C "$$work/$$place/src" build VERSION=$(VERSION) COMMIT=$(COMMIT) COMMITTED=$(COMMITTED); \
+	done; \
+	sha256sum "$$work"/one/src/$(BIN) "$$work"/a/longer/place/src/$(BIN); \
+	cmp "$$work"/one/src/$(BIN) "$$work"/a/longer/place/src/$(BIN) && echo "the same bytes"
+
 .PHONY: race
 race: $(VERSITYGW) $(NATS_SERVER) ## unit tests under the race detector (needs a C compiler)
 	CGO_ENABLED=1 go test -race -timeout 30m $$(go list ./... | grep -v '/e2e$$')
@@ -140,6 +181,7 @@ fuzz: ## each fuzz target for FUZZTIME (30s)
 torture: ## the long forms: 500 kills, loads of 5 GB, 100 times the model operations
 	E2E_KILLS=500 E2E_LOAD_MB=5000 go test -count 1 -timeout 6h -v -run 'Kill|Memory|Bounded' ./e2e
 	E2E_CLUSTER_SECONDS=3600 go test -count 1 -timeout 3h -v -run ClusterTorture ./e2e
+	E2E_CLUSTER_MOVES=30 E2E_CLUSTER_CUTS=18 E2E_STORE_SECONDS=600 go test -count 1 -timeout 3h -v -run 'Cluster(PlannedMoves|Partitions|ObjectStoreFaults|DiskFull)' ./e2e
 	SIM_RUNS=100000 go test -count 1 -timeout 6h ./cluster/sim
 	go test -count 1 -timeout 6h $$(go list ./... | grep -v '/e2e$$') -rapid.checks=10000
 	LAKE_THROUGH_FAULTS=1 go test -count 1 -timeout 1h -skip Golden ./tier/iceberg
@@ -155,6 +197,12 @@ bench: build $(VENV)/.installed ## side-by-side benchmarks against raw yardstick
 bench-short: build ## the same in seconds: everything runs, the figures mean little
 	go build -trimpath -o bin/bench ./bench
 	bin/bench -short
+
+.PHONY: cluster-bench
+cluster-bench: build $(NATS_SERVER) $(VERSITYGW) ## clusters on this machine: throughput of one to three workers, thousands of buckets, fail-over with 2 GiB of state (half an hour, 25 GB of disk)
+	go build -trimpath -o bin/bench ./bench
+	bin/bench -only R1CL,R17,R18 -results bench/results
+	E2E_MILLRACE=$(CURDIR)/$(BIN) E2E_FAILOVER_MB=2048 E2E_FAILOVER_TIMES=3 go test -count 1 -timeout 1h -v -run ClusterFailOver ./e2e
 
 .PHONY: bench-micro
 bench-micro: $(TOOLS)/benchstat-$(BENCHSTAT_VERSION) ## micro-benchmarks of the packages, six times each
@@ -182,6 +230,14 @@ $(LINT):
 $(TOOLS)/benchstat-$(BENCHSTAT_VERSION):
 	GOBIN=$(TOOLS) go install golang.org/x/perf/cmd/benchstat@$(BENCHSTAT_VERSION)
 	mv $(TOOLS)/benchstat $@
+
+$(TOOLS)/govulncheck-$(GOVULNCHECK_VERSION):
+	GOBIN=$(TOOLS) go install golang.org/x/vuln/cmd/govulncheck@$(GOVULNCHECK_VERSION)
+	mv $(TOOLS)/govulncheck $@
+
+$(TOOLS)/cyclonedx-gomod-$(CYCLONEDX_VERSION):
+	GOBIN=$(TOOLS) go install github.com/CycloneDX/cyclonedx-gomod/cmd/cyclonedx-gomod@$(CYCLONEDX_VERSION)
+	mv $(TOOLS)/cyclonedx-gomod $@
 
 $(TOOLS)/kustomize-$(KUSTOMIZE_VERSION):
 	GOBIN=$(TOOLS) go install sigs.k8s.io/kustomize/kustomize/v5@$(KUSTOMIZE_VERSION)

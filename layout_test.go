@@ -25,29 +25,32 @@ var mayImport = map[string][]string{
 	"filter":   {".", "errs", "row"},
 	"objstore": {".", "errs"},
 	// Of storage, remote alone knows the object store.
-	"storage": {".", "errs", "row", "filter", "internal", "objstore"},
+	"storage": {".", "errs", "row", "filter", "internal", "objstore", "trace"},
 	"catalog": {".", "errs", "row", "internal", "objstore"},
 	"auth":    {".", "errs"},
+	"trace":   {".", "errs"},
 	"openapi": {".", "errs"},
 	"lake":    {".", "errs", "row", "filter"},
-	"router":  {".", "errs", "row", "filter", "lake", "storage"},
-	"tier":    {".", "errs", "row", "filter", "lake", "objstore", "router", "storage"},
+	"router":  {".", "errs", "row", "filter", "lake", "storage", "trace"},
+	"tier":    {".", "errs", "row", "filter", "lake", "objstore", "router", "storage", "trace"},
 	"sql":     {".", "errs", "row", "filter", "lake", "storage", "router", "catalog"},
+	// What the doors see of the catalog, and what the router asks.
+	"guard": {".", "errs", "catalog", "auth", "router"},
 	// The front ends declare the interfaces through which they reach data; types of
 	// the layers below may stand in them.
-	"rest":      {".", "errs", "row", "filter", "lake", "storage", "router", "catalog", "auth", "openapi", "sql"},
-	"flightsvc": {".", "errs", "row", "filter", "lake", "storage", "router", "catalog", "auth", "openapi"},
+	"rest":      {".", "errs", "row", "filter", "lake", "storage", "router", "catalog", "auth", "guard", "openapi", "sql", "trace"},
+	"flightsvc": {".", "errs", "row", "filter", "lake", "storage", "router", "catalog", "auth", "openapi", "trace"},
 	"server": {
-		".", "errs", "row", "filter", "storage", "router", "catalog", "auth", "openapi", "objstore", "lake", "tier", "icebergrest", "sql", "rest", "flightsvc", "internal", "cluster", "shardrpc",
+		".", "errs", "trace", "row", "filter", "storage", "router", "catalog", "auth", "guard", "openapi", "objstore", "lake", "tier", "icebergrest", "sql", "rest", "flightsvc", "internal", "cluster", "shardrpc",
 	},
 	// What processes of a cluster ask of each other's shards.
-	"shardrpc": {".", "errs", "router", "storage"},
+	"shardrpc": {".", "errs", "router", "storage", "trace"},
 	// Everything that speaks NATS; what it implements are interfaces of the others.
-	"cluster": {".", "errs", "storage", "catalog", "shardrpc"},
+	"cluster": {".", "errs", "storage", "catalog", "shardrpc", "trace"},
 	// The catalog of stock readers knows the lake's metadata and the tables, not their rows.
-	"icebergrest": {".", "errs", "lake", "tier", "catalog"},
+	"icebergrest": {".", "errs", "lake", "tier", "catalog", "trace"},
 	"client":      {".", "errs", "row", "openapi"},
-	"cmd":         {".", "errs", "row", "filter", "openapi", "server", "client", "sql"},
+	"cmd":         {".", "errs", "auth", "row", "filter", "openapi", "server", "client", "sql"},
 	// What is run from outside knows nothing of the inside, so that it cannot share
 	// its mistakes.
 	"e2e": {},
@@ -57,7 +60,7 @@ var mayImport = map[string][]string{
 
 // mayImportPackage are single packages that a top folder may import besides.
 var mayImportPackage = map[string][]string{
-	"e2e": {"cluster/natstest", "objstore/objstoretest"}, // starts servers that others made; knows nothing of ours
+	"e2e": {"cluster/natstest", "objstore/faultproxy", "objstore/objstoretest"}, // starts servers that others made; knows nothing of ours
 }
 
 // goFiles parses every Go file of the repository, with its path from the root.

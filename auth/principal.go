@@ -3,7 +3,10 @@ package auth
 import (
 	"context"
 	"slices"
+	"strings"
 	"time"
+	"unicode"
+	"unicode/utf8"
 )
 
 // Principal is who calls.
@@ -37,6 +40,16 @@ func NewPrincipal(subject string, groups []string, expires time.Time) *Principal
 	return p
 }
 
+// maxName is the longest name of a subject or group.
+const maxName = 256
+
+// IsName says whether a text can be the name of a subject or a group: one that reads the
+// same wherever it stands.
+func IsName(s string) bool {
+	return s != "" && len(s) <= maxName && utf8.ValidString(s) && strings.TrimSpace(s) == s &&
+		!strings.ContainsFunc(s, func(r rune) bool { return r == utf8.RuneError || unicode.IsControl(r) || unicode.Is(unicode.Cf, r) })
+}
+
 // MayAll says whether the principal needs no grants.
 func (p *Principal) MayAll() bool { return p.all }
 
@@ -51,4 +64,13 @@ func With(ctx context.Context, p *Principal) context.Context {
 func Of(ctx context.Context) *Principal {
 	p, _ := ctx.Value(principalKey{}).(*Principal)
 	return p
+}
+
+// Scope is who writes, as batches and idempotency keys are told apart by: "" where nobody
+// is known by name, as while authentication is off.
+func Scope(ctx context.Context) string {
+	if p := Of(ctx); p != nil && !p.all {
+		return p.Name
+	}
+	return ""
 }

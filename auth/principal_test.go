@@ -16,4 +16,7 @@ func TestPrincipal(t *testing.T) {
 	require.False(t, NewPrincipal("system", nil, time.Time{}).MayAll(), "a name is not enough")
 	require.True(t, System.MayAll())
 	require.True(t, Anyone.MayAll())
+	require.Equal(t, "user:ann", Scope(With(t.Context(), p)))
+	require.Empty(t, Scope(With(t.Context(), Anyone)))
+	require.Empty(t, Scope(t.Context()))
 }

@@ -46,6 +46,11 @@ type sizes struct {
 	TierManyRows    int   `json:"tier_many_rows"`
 	UnionRows       int   `json:"union_rows"`
 	ChangedOf       []int `json:"changed_of"`
+
+	ClusterBuckets    int `json:"cluster_buckets"`
+	ClusterPartitions int `json:"cluster_partitions"`
+	IdleSeconds       int `json:"idle_seconds"`
+	LightSeconds      int `json:"light_seconds"`
 }
 
 var (
@@ -53,13 +58,15 @@ var (
 		AppendMiB: 96, WideMiB: 256, Repeat: 3, Keys: 200_000, LookupBatches: 3_000, UpsertBatches: 1_000, TailSeconds: 10,
 		IdleBuckets: 4096, GrowRows: 1_000_000, GrowTables: 1000, GrowPartitions: 10_000,
 		TierRows: 1_000_000, TierAppendMiB: 512, TierBacklogRows: 3_000_000, TierManyRows: 10_000_000, UnionRows: 1_000_000,
-		ChangedOf: []int{10_000, 100_000, 1_000_000},
+		ChangedOf:      []int{10_000, 100_000, 1_000_000},
+		ClusterBuckets: 4096, ClusterPartitions: 10_000, IdleSeconds: 20, LightSeconds: 300,
 	}
 	shortSizes = sizes{
 		AppendMiB: 16, WideMiB: 16, Repeat: 2, Keys: 20_000, LookupBatches: 500, UpsertBatches: 300, TailSeconds: 2,
 		IdleBuckets: 256, GrowRows: 20_000, GrowTables: 100, GrowPartitions: 500,
 		TierRows: 100_000, TierAppendMiB: 16, TierBacklogRows: 200_000, TierManyRows: 200_000, UnionRows: 100_000,
-		ChangedOf: []int{10_000, 50_000},
+		ChangedOf:      []int{10_000, 50_000},
+		ClusterBuckets: 128, ClusterPartitions: 200, IdleSeconds: 2, LightSeconds: 5,
 	}
 )
 

@@ -72,7 +72,7 @@ func openLakeNode(ctx context.Context, dir string) (*lakeNode, error) {
 	for _, s := range n.worker.Shards() {
 		o.Shards = append(o.Shards, s)
 	}
-	n.tier = tier.New(o)
+	n.tier = tier.New(ctx, o)
 	n.router = router.New(router.Options{
 		Catalog: n.cat, Owners: router.Local(n.worker.Shards()), Signer: unsigned{}, Lake: n.tier, Clock: clock,
 		Logger: quiet, Registerer: prometheus.NewRegistry(),

@@ -68,7 +68,7 @@ func parseOptions(args []string, stderr io.Writer) (*options, error) {
 	fs.SetOutput(stderr)
 	fs.IntVar(&o.Pairs, "pairs", 5, "pairs of runs of each comparison")
 	fs.BoolVar(&o.Short, "short", false, "small sizes and one pair: shows that everything runs, the figures mean little")
-	fs.StringVar(&o.Only, "only", "", "workloads to run, as R1,R9; all when empty")
+	fs.StringVar(&o.Only, "only", "", "workloads to run, as R1,R9; when empty all but those of clusters, R17 and R18")
 	fs.StringVar(&o.Millrace, "millrace", "bin/millrace", "the server's binary")
 	fs.StringVar(&o.Python, "python", ".venv/bin/python", "a Python that has pyarrow; without it arrow-go reads")
 	fs.StringVar(&o.Dir, "dir", "bench/out", "folder for data, logs and profiles; the disk it is on is what is measured")
@@ -94,26 +94,30 @@ func parseOptions(args []string, stderr io.Writer) (*options, error) {
 type workload struct {
 	id  string
 	run func(b *bench, ctx context.Context) error
+	// asked says that it is run only when it is named: it takes minutes, and a cluster.
+	asked bool
 }
 
 // workloads are in the order in which they share what they load.
 var workloads = []workload{
-	{"R1", (*bench).appendDurably},
-	{"R1CL", (*bench).appendToStreams},
-	{"R4", (*bench).readFullWidth},
-	{"R5", (*bench).readOverHTTP},
-	{"R6", (*bench).readNarrow},
-	{"R14", (*bench).readFiltered},
-	{"R7", (*bench).lookUp},
-	{"R9", (*bench).upsertDurably},
-	{"R10", (*bench).follow},
-	{"R12", (*bench).tierToParquet},
-	{"R12B", (*bench).tierBesideClients},
-	{"R12M", (*bench).tierMany},
-	{"R12K", (*bench).tierChanges},
-	{"R13", (*bench).readUnion},
-	{"R15", (*bench).idleBuckets},
-	{"R16", (*bench).grow},
+	{id: "R1", run: (*bench).appendDurably},
+	{id: "R1CL", run: (*bench).appendToStreams},
+	{id: "R4", run: (*bench).readFullWidth},
+	{id: "R5", run: (*bench).readOverHTTP},
+	{id: "R6", run: (*bench).readNarrow},
+	{id: "R14", run: (*bench).readFiltered},
+	{id: "R7", run: (*bench).lookUp},
+	{id: "R9", run: (*bench).upsertDurably},
+	{id: "R10", run: (*bench).follow},
+	{id: "R12", run: (*bench).tierToParquet},
+	{id: "R12B", run: (*bench).tierBesideClients},
+	{id: "R12M", run: (*bench).tierMany},
+	{id: "R12K", run: (*bench).tierChanges},
+	{id: "R13", run: (*bench).readUnion},
+	{id: "R15", run: (*bench).idleBuckets},
+	{id: "R16", run: (*bench).grow},
+	{id: "R17", run: (*bench).scaleWorkers, asked: true},
+	{id: "R18", run: (*bench).growCluster, asked: true},
 }
 
 func measureAll(ctx context.Context, args []string, stdout, stderr io.Writer) (err error) {
@@ -129,7 +133,7 @@ func measureAll(ctx context.Context, args []string, stdout, stderr io.Writer) (e
 	defer func() { err = errors.Join(err, b.close()) }()
 	var failed error
 	for _, w := range workloads {
-		if len(only) > 0 && !slices.Contains(only, w.id) {
+		if named := slices.Contains(only, w.id); !named && (w.asked || len(only) > 0) {
 			continue
 		}
 		if err := w.run(b, ctx); err != nil {

@@ -88,6 +88,12 @@ func startChild(ctx context.Context, name, path string, args ...string) (*child,
 
 func (c *child) pid() int { return c.cmd.Process.Pid }
 
+// kill ends a program whose data nobody needs any more.
+func (c *child) kill() {
+	_ = c.cmd.Process.Kill() // it may have ended already
+	_ = c.cmd.Wait()         // it was told to end by a signal
+}
+
 // ask sends a line, if there is one, and returns the line that comes back.
 func (c *child) ask(line string) (string, error) {
 	if line != "" {
@@ -102,11 +108,14 @@ func (c *child) ask(line string) (string, error) {
 	return strings.TrimSpace(answer), nil
 }
 
+// stopWithin bounds an end by request: a worker of a cluster takes up to 80 s to hand over its shards.
+const stopWithin = 2 * time.Minute
+
 // stop asks a program to end and waits; one that does not is killed.
 func (c *child) stop() {
 	_ = c.in.Close()                          // it may have ended already
 	_ = c.cmd.Process.Signal(syscall.SIGTERM) // likewise
-	timer := time.AfterFunc(30*time.Second, func() { _ = c.cmd.Process.Kill() })
+	timer := time.AfterFunc(stopWithin, func() { _ = c.cmd.Process.Kill() })
 	_ = c.cmd.Wait() // it was told to end by a signal
 	timer.Stop()
 }

@@ -21,8 +21,9 @@ import (
 type server struct {
 	o      *options
 	dir    string
-	base   string // http://host:port
-	flight string // host:port
+	flags  []string // besides those that all have
+	base   string   // http://host:port
+	flight string   // host:port
 	child  *child
 	runs   int // profiles written
 }
@@ -43,7 +44,8 @@ func (s *server) start(ctx context.Context) error {
 		return err
 	}
 	path, args := s.o.Millrace, []string{"serve", "--http-addr", "127.0.0.1:0", "--flight-addr", "127.0.0.1:0", "--log-level", "warn", "--cache-size", cacheSize, "--data-dir", s.dir}
-	if s.o.Profile {
+	args = append(args, s.flags...)
+	if s.o.Profile && len(s.flags) == 0 {
 		self, err := os.Executable()
 		if err != nil {
 			return err

@@ -78,7 +78,8 @@ func (c *Catalog) AlterTable(ctx context.Context, path millrace.TablePath, steps
 		out = next.Table
 		s.replaceTable(next)
 		s.raiseLevel(next)
-		return next.writes()
+		writes, err := next.writes()
+		return append(writes, s.narrow(next.Table)...), err
 	})
 	if errors.Is(err, errUnchanged) {
 		err = c.settleFound(ctx, ref{table: out.ID})

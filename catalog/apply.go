@@ -47,6 +47,7 @@ func (s *snapshot) apply(revision uint64, writes []Write) (*snapshot, error) {
 		{prefixPartition, a.partition},
 		{prefixPurge, a.purge},
 		{prefixIDs, a.ids},
+		{prefixGrant, a.grant},
 		{keySigning, next.setSigning},
 	} {
 		for _, w := range kept {
@@ -76,7 +77,7 @@ type applier struct {
 func (a *applier) deletions(writes []Write) error {
 	dropped := map[millrace.DatabaseID]bool{}
 	for _, w := range writes {
-		if known := slices.ContainsFunc([]string{prefixDatabase, prefixIDs, prefixPartition, prefixPurge, prefixSchema, prefixTable},
+		if known := slices.ContainsFunc([]string{prefixDatabase, prefixGrant, prefixIDs, prefixPartition, prefixPurge, prefixSchema, prefixTable},
 			func(p string) bool { return strings.HasPrefix(w.Key, p) }); !known && w.Key != keyHead && w.Key != keySigning {
 			return newerRelease(fmt.Sprintf("key %q is of no known kind", w.Key))
 		}
@@ -136,6 +137,14 @@ func (a *applier) deleteOf(key string) error {
 			return corrupt("key %q is deleted", key)
 		}
 		a.nextIDs = without(a.nextIDs, millrace.TableID(n))
+		return nil
+	}
+	if id, ok := strings.CutPrefix(key, prefixGrant); ok {
+		n, err := strconv.ParseUint(id, 10, 32)
+		if err != nil {
+			return corrupt("key %q is deleted", key)
+		}
+		a.dropGrants(func(g *millrace.Grant) bool { return g.ID == millrace.GrantID(n) })
 		return nil
 	}
 	if id, ok := strings.CutPrefix(key, prefixPurge); ok {
@@ -225,6 +234,18 @@ func (a *applier) table(e Entry) error {
 	default:
 		a.replaceTable(t)
 	}
+	return nil
+}
+
+func (a *applier) grant(e Entry) error {
+	g, err := decodeGrant(e)
+	if err == nil {
+		err = a.checkGrants([]*millrace.Grant{g})
+	}
+	if err != nil {
+		return err
+	}
+	a.putGrant(g)
 	return nil
 }
 

@@ -100,7 +100,8 @@ func OpenKV(ctx context.Context, kv KV, opts Options) (*Catalog, error) {
 	c.following.mu.seen = revision
 	c.following.ended = make(chan struct{})
 	c.following.ctx, c.following.cancel = context.WithCancel(context.WithoutCancel(ctx)) //nolint:fatcontext // the catalog's life, not this call's
-	go c.follow()
+	c.following.told = newTold(s)                                                        // before anything is changed
+	go c.follow(s.headRevision)
 	if err := c.growShards(ctx, opts.Shards); err != nil {
 		c.unfollow()
 		return nil, err

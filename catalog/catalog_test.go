@@ -222,7 +222,7 @@ func TestIDsAreNotReused(t *testing.T) {
 				t.Fatalf("round %d: table id %d again", round, table.ID)
 			}
 			seenTables[table.ID] = true
-			if dropped, err := tc.DropTable(t.Context(), table.Path, false, false); err != nil || dropped != table {
+			if dropped, err := tc.DropTable(t.Context(), table.Path, false, false); err != nil || dropped.ID != table.ID {
 				t.Fatalf("DropTable = %v, %v", dropped, err)
 			}
 		}

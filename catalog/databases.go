@@ -89,6 +89,7 @@ func (c *Catalog) DropDatabase(ctx context.Context, name string, cascade bool) (
 			dropped = append(dropped, t.Table)
 			writes = append(writes, s.deletes(t)...)
 		}
+		writes = append(writes, s.revoke(func(g *millrace.Grant) bool { return g.Database == d.ID })...)
 		s.removeDatabase(d)
 		return writes, nil
 	})
@@ -102,5 +103,5 @@ func (s *snapshot) database(name string) (*database, error) {
 	if d := s.byName[fold(name)]; d != nil && d.Name == name {
 		return d, nil
 	}
-	return nil, errs.New(errs.DatabaseNotFound, "there is no database %s", clip(name))
+	return nil, errs.NoDatabase(name)
 }

@@ -38,6 +38,8 @@
 //	    returned. So lookups and lists ask nobody, and yet what they return is never older
 //	    than what was acknowledged or returned anywhere before they began.
 //	C11 What is absent is looked for again at the store's end before it is said to be.
+//	C12 A grant names what it is on by ids, and ends with it. In a cluster the functions
+//	    of Changed are told of a change of grants, by every process, before it is acknowledged.
 //
 // C10 does not cover that a table is gone: while a DROP is being acknowledged one process may
 // say so already and another return the table still. Nor does it cover descriptors that

@@ -166,6 +166,26 @@ func Import(ctx context.Context, kv KV, b []byte, above int64) error {
 	return importError(err)
 }
 
+// BeginImport marks a store that has no catalog as one that an import goes into, unless it
+// is marked already: until that is finished it does not open as a catalog, and none is made
+// in it. Whoever has other things to restore does so between.
+func BeginImport(ctx context.Context, kv KV) error {
+	there, _, err := kv.Load(ctx)
+	if err != nil || Importing(there) {
+		return err
+	}
+	if len(there) > 0 {
+		return errs.New(errs.InvalidRequest, "there is a catalog already; an import goes into a cluster that has none")
+	}
+	im := importer{kv: kv}
+	return im.flush(ctx)
+}
+
+// Importing says whether entries are of a store with an import that is not finished.
+func Importing(entries []Entry) bool {
+	return slices.ContainsFunc(entries, func(e Entry) bool { return e.Key == keyImport })
+}
+
 // raised is the head with a number of changes above another.
 func raised(w Write, above int64) (Write, error) {
 	var head headRecord
@@ -214,7 +234,7 @@ func importError(err error) error {
 
 // unfinished says that an import has to be finished before the store is a catalog.
 func unfinished(entries []Entry) error {
-	if slices.ContainsFunc(entries, func(e Entry) bool { return e.Key == keyImport }) {
+	if Importing(entries) {
 		return errs.New(errs.Unavailable, "an import of the catalog was not finished; run it again")
 	}
 	return nil

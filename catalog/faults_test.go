@@ -387,7 +387,7 @@ func TestNewerRelease(t *testing.T) {
 			head.FeatureLevel = FeatureNewest + 1
 			return Write{Key: keyHead, Value: encodeRecord(head)}
 		},
-		"kind of key": func(headRecord) Write { return Write{Key: "grant/1", Value: []byte("{}")} },
+		"kind of key": func(headRecord) Write { return Write{Key: "later/1", Value: []byte("{}")} },
 	} {
 		fs := vfs.NewMem()
 		opts := Options{Dir: "kv", FS: fs, Logger: slog.New(slog.DiscardHandler), Clock: func() time.Time { return testTime }}

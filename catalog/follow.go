@@ -5,6 +5,7 @@ import (
 	"log/slog"
 	"maps"
 	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 
@@ -22,6 +23,8 @@ type Changes struct {
 	// those that are gone from tables that are not.
 	Partitions        []*millrace.Partition
 	RemovedPartitions []*millrace.Partition
+	// Grants says that there are other grants than before.
+	Grants bool
 }
 
 // following is what a Catalog has to do with the commits of its store.
@@ -61,12 +64,11 @@ func (f *following) stored(revision int64) {
 	}
 }
 
-// follow goes along with the commits of the store until the catalog is closed.
-func (c *Catalog) follow() {
+// follow goes along with the commits of the store after a revision until the catalog is
+// closed.
+func (c *Catalog) follow(after uint64) {
 	defer close(c.following.ended)
-	s := c.current.Load()
-	c.following.told = newTold(s)
-	err := c.kv.Follow(c.following.ctx, s.headRevision, c.followed)
+	err := c.kv.Follow(c.following.ctx, after, c.followed)
 	if c.following.ctx.Err() != nil || errs.Is(err, errs.Draining) {
 		return
 	}
@@ -174,7 +176,8 @@ func (c *Catalog) tell(commit Committed) {
 	} else {
 		c.following.told.written(now, commit.Writes, &ch)
 	}
-	if len(ch.Dropped)+len(ch.Altered)+len(ch.Partitions)+len(ch.RemovedPartitions) == 0 {
+	ch.Grants = commit.Whole || slices.ContainsFunc(commit.Writes, func(w Write) bool { return strings.HasPrefix(w.Key, prefixGrant) })
+	if !ch.Grants && len(ch.Dropped)+len(ch.Altered)+len(ch.Partitions)+len(ch.RemovedPartitions) == 0 {
 		return
 	}
 	for _, fn := range fns {

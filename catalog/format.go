@@ -28,8 +28,10 @@ const (
 	FeatureLake FeatureLevel = 3
 	// FeaturePurges had, or has, dropped tables whose lake tables are still to be removed.
 	FeaturePurges FeatureLevel = 4
+	// FeatureGrants has, or had, grants.
+	FeatureGrants FeatureLevel = 5
 	// FeatureNewest is the highest level that this release can read.
-	FeatureNewest = FeaturePurges
+	FeatureNewest = FeatureGrants
 )
 
 // Keys of the store. Numbers are padded, so that keys sort as numbers do.
@@ -38,6 +40,7 @@ const (
 	keySigning = "signing"
 
 	prefixDatabase  = "database/"
+	prefixGrant     = "grant/"
 	prefixIDs       = "ids/"
 	prefixPartition = "partition/"
 	prefixPurge     = "purge/"
@@ -46,6 +49,8 @@ const (
 )
 
 func databaseKey(id millrace.DatabaseID) string { return fmt.Sprintf("%s%010d", prefixDatabase, id) }
+
+func grantKey(id millrace.GrantID) string { return fmt.Sprintf("%s%010d", prefixGrant, id) }
 
 func idsKey(t millrace.TableID) string { return fmt.Sprintf("%s%010d", prefixIDs, t) }
 
@@ -72,6 +77,7 @@ type (
 		NextTable     millrace.TableID     `json:"next_table"`
 		NextPartition millrace.PartitionID `json:"next_partition"`
 		NextShard     millrace.ShardID     `json:"next_shard"` // where the next table's rotation starts
+		NextGrant     millrace.GrantID     `json:"next_grant,omitempty"`
 		CreatedMicros int64                `json:"created_us"`
 	}
 	databaseRecord struct {
@@ -117,6 +123,15 @@ type (
 		Database      string           `json:"database"`
 		Name          string           `json:"name"`
 		DroppedMicros int64            `json:"dropped_us"`
+	}
+	grantRecord struct {
+		ID            millrace.GrantID    `json:"id"`
+		Principal     string              `json:"principal"`
+		DatabaseID    millrace.DatabaseID `json:"database_id,omitempty"`
+		TableID       millrace.TableID    `json:"table_id,omitempty"`
+		Verbs         []string            `json:"verbs"`
+		Columns       []millrace.ColumnID `json:"columns,omitempty"`
+		CreatedMicros int64               `json:"created_us"`
 	}
 	idsRecord struct {
 		TableID millrace.TableID `json:"table_id"`

@@ -30,7 +30,7 @@ func goldenFiles(version string) golden {
 }
 
 // newestGolden is the format that this release writes: value version and feature level.
-const newestGolden = "v1-level4"
+const newestGolden = "v1-level5"
 
 // The stores that releases left in testdata are opened by this one, with every key
 // and value as they were written.
@@ -38,7 +38,7 @@ func TestGoldenStores(t *testing.T) {
 	if *rewrite {
 		writeGolden(t, goldenFiles(newestGolden))
 	}
-	for _, version := range []string{"v1", "v1-level2", "v1-level3", newestGolden} {
+	for _, version := range []string{"v1", "v1-level2", "v1-level3", "v1-level4", newestGolden} {
 		g := goldenFiles(version)
 		c := openGolden(t, g)
 		got := dump(t, c)
@@ -92,7 +92,7 @@ func TestOldStoreGoesOn(t *testing.T) {
 
 // What the stores with tables in full hold is read back as what they were told.
 func TestGoldenTables(t *testing.T) {
-	for version, next := range map[string]millrace.PartitionID{"v1-level2": 4, "v1-level3": 7, newestGolden: 7} {
+	for version, next := range map[string]millrace.PartitionID{"v1-level2": 4, "v1-level3": 7, "v1-level4": 7, newestGolden: 7} {
 		t.Run(version, func(t *testing.T) { checkGoldenTables(t, openGolden(t, goldenFiles(version)), next) })
 	}
 }
@@ -100,16 +100,31 @@ func TestGoldenTables(t *testing.T) {
 // What the store with lake tables that are to be removed holds is read back as what it
 // was told, and a release that does not know of them refuses it.
 func TestGoldenPurges(t *testing.T) {
+	for version, level := range map[string]FeatureLevel{"v1-level4": FeaturePurges, newestGolden: FeatureGrants} {
+		c := openGolden(t, goldenFiles(version))
+		want := []*millrace.Purge{{Table: 8, Path: millrace.TablePath{Database: "retail", Table: "visits"}, DroppedAt: testTime}}
+		if d := cmp.Diff(want, c.Purges()); d != "" || c.FeatureLevel() != level {
+			t.Errorf("%s, level %d (-want +got)\n%s", version, c.FeatureLevel(), d)
+		}
+	}
+}
+
+// What the store with grants holds is read back as what they were.
+func TestGoldenGrants(t *testing.T) {
 	c := openGolden(t, goldenFiles(newestGolden))
-	want := []*millrace.Purge{{Table: 8, Path: millrace.TablePath{Database: "retail", Table: "visits"}, DroppedAt: testTime}}
-	if d := cmp.Diff(want, c.Purges()); d != "" || c.FeatureLevel() != FeaturePurges {
-		t.Errorf("level %d (-want +got)\n%s", c.FeatureLevel(), d)
+	want := []*millrace.Grant{
+		{ID: 1, Principal: "group:everyone", Verbs: millrace.VerbsOf(millrace.VerbDescribe), CreatedAt: testTime},
+		{ID: 2, Principal: "user:ann", Database: 1, Verbs: millrace.VerbsOf(millrace.AllVerbs()...), CreatedAt: testTime},
+		{ID: 4, Principal: "user:bob@example.com", Database: 1, Table: 2, Verbs: millrace.VerbsOf(millrace.VerbRead), Columns: []millrace.ColumnID{1, 2}, CreatedAt: testTime},
+	}
+	if d := cmp.Diff(want, c.Grants()); d != "" {
+		t.Errorf("(-want +got)\n%s", d)
 	}
 }
 
 // What the stores with lake tables hold is read back as what they were told.
 func TestGoldenLake(t *testing.T) {
-	for version, level := range map[string]FeatureLevel{"v1-level3": FeatureLake, newestGolden: FeaturePurges} {
+	for version, level := range map[string]FeatureLevel{"v1-level3": FeatureLake, "v1-level4": FeaturePurges, newestGolden: FeatureGrants} {
 		t.Run(version, func(t *testing.T) { checkGoldenLake(t, openGolden(t, goldenFiles(version)), level) })
 	}
 }
@@ -122,6 +137,9 @@ func checkGoldenLake(t *testing.T, c *Catalog, level FeatureLevel) {
 	}
 	want := &millrace.LakeOptions{
 		Format: millrace.Iceberg, Freshness: time.Minute, Expire: true, TargetFileBytes: 64 << 20, SystemColumns: true, Deletes: millrace.RewriteFiles,
+	}
+	if level >= FeatureGrants { // those before did not count how often tiering was off
+		want.Gaps = 1
 	}
 	if d := cmp.Diff(want, table.Options.Lake); d != "" || c.FeatureLevel() != level {
 		t.Errorf("level %d (-want +got)\n%s", c.FeatureLevel(), d)
@@ -220,6 +238,7 @@ func writeGolden(t *testing.T, g golden) {
 	writeGoldenTables(t, tc)
 	writeGoldenLake(t, tc)
 	writeGoldenPurges(t, tc)
+	writeGoldenGrants(t, tc)
 	if _, err := tc.DropTable(t.Context(), millrace.TablePath{Database: "retail", Table: "dropped"}, false, false); err != nil {
 		t.Fatal(err)
 	}
@@ -230,6 +249,26 @@ func writeGolden(t *testing.T, g golden) {
 		t.Fatal(err)
 	}
 	if err := c.Close(); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// writeGoldenGrants adds what came with feature level 5.
+func writeGoldenGrants(t *testing.T, tc *testCatalog) {
+	t.Helper()
+	const read = millrace.VerbRead
+	for _, g := range []millrace.Grant{
+		{Principal: "group:everyone", Verbs: millrace.VerbsOf(millrace.VerbDescribe)},
+		{Principal: "user:ann", Database: 1, Verbs: millrace.VerbsOf(millrace.AllVerbs()...)},
+		{Principal: "group:taken-back", Database: 1, Table: 3, Verbs: millrace.VerbsOf(read)},
+		{Principal: "user:bob@example.com", Database: 1, Table: 2, Verbs: millrace.VerbsOf(read), Columns: []millrace.ColumnID{2, 1}},
+		{Principal: "user:bob@example.com", Database: 2, Verbs: millrace.VerbsOf(millrace.VerbWrite)}, // which is dropped
+	} {
+		if _, _, err := tc.CreateGrant(t.Context(), g); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if _, err := tc.DeleteGrant(t.Context(), 3); err != nil {
 		t.Fatal(err)
 	}
 }

@@ -30,7 +30,7 @@ func loadSnapshot(entries []Entry) (*snapshot, error) {
 		schemas:    map[millrace.TableID][]*millrace.Schema{},
 		partitions: map[millrace.TableID][]partitionRecord{},
 	}
-	// In key order: databases, head, ids, partitions, purges, schemas, signing, tables; tables
+	// In key order: databases, grants, head, ids, partitions, purges, schemas, signing, tables; tables
 	// gather what came before them.
 	for _, e := range entries {
 		if err := l.load(e); err != nil {
@@ -71,6 +71,9 @@ func (l *loader) finish() error {
 			return corrupt("database %d has an id that has not been given yet", id)
 		}
 	}
+	if err := s.checkGrants(s.grants); err != nil {
+		return err
+	}
 	slices.SortFunc(s.databases, func(a, b *database) int { return cmp.Compare(a.Name, b.Name) })
 	for _, d := range s.databases {
 		slices.SortFunc(d.tables, func(a, b *table) int { return cmp.Compare(a.Path.Table, b.Path.Table) })
@@ -88,6 +91,8 @@ func (l *loader) load(e Entry) error {
 		return l.signing(e)
 	case strings.HasPrefix(e.Key, prefixDatabase):
 		return l.database(e)
+	case strings.HasPrefix(e.Key, prefixGrant):
+		return l.grant(e)
 	case strings.HasPrefix(e.Key, prefixIDs):
 		return l.ids(e)
 	case strings.HasPrefix(e.Key, prefixPartition):
@@ -117,6 +122,15 @@ func (l *loader) database(e Entry) error {
 	l.databases[d.ID] = d
 	l.snapshot.databases = append(l.snapshot.databases, d)
 	l.snapshot.byName[fold(d.Name)] = d
+	return nil
+}
+
+func (l *loader) grant(e Entry) error {
+	g, err := decodeGrant(e)
+	if err != nil {
+		return err
+	}
+	l.snapshot.grants = append(l.snapshot.grants, g)
 	return nil
 }
 

@@ -29,6 +29,15 @@ type model struct {
 	dbs           map[string]map[string]*modelTable
 	last          millrace.TableID
 	lastPartition millrace.PartitionID
+	grants        map[millrace.GrantID]*modelGrant
+	lastGrant     millrace.GrantID
+}
+
+// modelGrant is a grant on a table, on columns of it or on its database.
+type modelGrant struct {
+	db      map[string]*modelTable
+	table   *modelTable // nil: on the database
+	columns []int
 }
 
 // modelTable is a table whose columns are INT or BIGINT, all but its keys and the
@@ -119,7 +128,7 @@ func (m *model) pickPartition(t *rapid.T) (*modelTable, string) {
 func TestModel(t *testing.T) {
 	names := []string{"a", "b", "c", "orders", "Orders"}
 	rapid.Check(t, func(t *rapid.T) {
-		m := &model{t: t, fs: vfs.NewCrashableMem(), dbs: map[string]map[string]*modelTable{}}
+		m := &model{t: t, fs: vfs.NewCrashableMem(), dbs: map[string]map[string]*modelTable{}, grants: map[millrace.GrantID]*modelGrant{}}
 		m.open()
 		defer m.close()
 		name := rapid.SampledFrom(names)
@@ -158,7 +167,19 @@ func TestModel(t *testing.T) {
 					delete(m.dbs[path.Database], path.Table)
 				}
 			},
-			"alter":            m.alter,
+			"alter": m.alter,
+			"grant": m.grant,
+			"take back": func(t *rapid.T) {
+				if m.lastGrant == 0 {
+					t.Skip("no grant")
+				}
+				id := millrace.GrantID(rapid.IntRange(1, int(m.lastGrant)+1).Draw(t, "grant"))
+				g, err := m.c.DeleteGrant(ctx, id)
+				if _, there := m.grants[id]; err != nil || there != (g != nil) {
+					t.Fatal(g, err)
+				}
+				delete(m.grants, id)
+			},
 			"ensure partition": m.ensurePartition,
 			"move partition":   m.movePartition,
 			"remove partition": m.removePartition,
@@ -325,6 +346,73 @@ func (mt *modelTable) step(t *rapid.T) (AlterStep, errs.Code) {
 	}
 }
 
+// grant makes a grant on a database, a table or some of its columns.
+func (m *model) grant(t *rapid.T) {
+	path, table := m.pick(t)
+	got, err := m.c.Table(context.Background(), path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	g := millrace.Grant{Principal: fmt.Sprintf("user:%d", m.lastGrant), Database: got.DatabaseID, Verbs: millrace.VerbsOf(millrace.VerbRead)}
+	mg := &modelGrant{db: m.dbs[path.Database]}
+	switch rapid.IntRange(0, 2).Draw(t, "on") {
+	case 0:
+		mg.table, g.Table = table, table.id
+	case 1:
+		mg.table, g.Table = table, table.id
+		for _, c := range got.Schema.Columns {
+			if rapid.Bool().Draw(t, "column") {
+				g.Columns = append(g.Columns, c.ID)
+				mg.columns = append(mg.columns, int(c.ID))
+			}
+		}
+	}
+	slices.Sort(mg.columns)
+	made, created, err := m.c.CreateGrant(context.Background(), g)
+	if err != nil || !created || made.ID <= m.lastGrant {
+		t.Fatal(made, err)
+	}
+	if again, created, err := m.c.CreateGrant(context.Background(), g); err != nil || created || !reflect.DeepEqual(again, made) {
+		t.Fatal(again, err)
+	}
+	m.lastGrant = made.ID
+	m.grants[made.ID] = mg
+}
+
+// checkGrants compares the grants, of which those on what was dropped are gone.
+func (m *model) checkGrants(t *rapid.T) {
+	var want []string
+	for _, id := range slices.Sorted(maps.Keys(m.grants)) {
+		g := m.grants[id]
+		there := false
+		for _, db := range m.dbs {
+			there = there || reflect.ValueOf(db).Pointer() == reflect.ValueOf(g.db).Pointer() && (g.table == nil || slices.Contains(slices.Collect(maps.Values(db)), g.table))
+		}
+		left := []int{}
+		for _, c := range g.columns {
+			if slices.ContainsFunc(g.table.columns, func(s string) bool { return strings.HasPrefix(s, fmt.Sprint(c, " ")) }) {
+				left = append(left, c)
+			}
+		}
+		if !there || len(g.columns) > 0 && len(left) == 0 {
+			delete(m.grants, id)
+			continue
+		}
+		table := millrace.TableID(0)
+		if g.table != nil {
+			table = g.table.id
+		}
+		want = append(want, fmt.Sprint(id, table, left))
+	}
+	var got []string
+	for _, g := range m.c.Grants() {
+		got = append(got, fmt.Sprint(g.ID, g.Table, append([]millrace.ColumnID{}, g.Columns...)))
+	}
+	if !slices.Equal(got, want) {
+		t.Fatalf("grants %v, want %v", got, want)
+	}
+}
+
 func (m *model) ensurePartition(t *rapid.T) {
 	_, table := m.pick(t)
 	value := rapid.SampledFrom([]string{"1", "2", "2.0", "3"}).Draw(t, "value")
@@ -405,6 +493,7 @@ func (m *model) checkCatalog(t *rapid.T) {
 			m.checkTable(t, tables[j], name+"."+table, m.dbs[name][table])
 		}
 	}
+	m.checkGrants(t)
 	for _, table := range m.c.AllTables() {
 		if all[table.ID] != table.Path.String() {
 			t.Fatalf("AllTables has %s", fmt.Sprint(table.Path, table.ID))

@@ -35,7 +35,10 @@ func pageOf(n, limit int, token string, find func(string) (int, bool), name func
 	}
 	to = min(n, from+limit)
 	if to < n {
-		next = base64.RawURLEncoding.EncodeToString([]byte(name(to - 1)))
+		next = PageToken(name(to - 1))
 	}
 	return from, to, next, nil
 }
+
+// PageToken is the token of the page after one whose last thing has a name.
+func PageToken(name string) string { return base64.RawURLEncoding.EncodeToString([]byte(name)) }

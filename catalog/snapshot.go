@@ -24,6 +24,7 @@ type snapshot struct {
 	nextIDs    map[millrace.TableID]int64       // the next auto-increment ids, of tables that have given some
 
 	purges []*millrace.Purge // by number
+	grants []*millrace.Grant // by number
 
 	signing signingRecord
 }
@@ -84,6 +85,7 @@ func (s *snapshot) removeDatabase(d *database) {
 		ids[i] = t.ID
 	}
 	s.forget(ids...)
+	s.dropGrants(func(g *millrace.Grant) bool { return g.Database == d.ID })
 }
 
 // editDatabase puts a copy of d into s whose own maps and slices may be changed.
@@ -127,6 +129,7 @@ func (s *snapshot) forget(ids ...millrace.TableID) {
 	s.tables = without(s.tables, ids...)
 	s.partitions = without(s.partitions, ids...)
 	s.nextIDs = without(s.nextIDs, ids...)
+	s.dropGrants(func(g *millrace.Grant) bool { return g.Table != 0 && slices.Contains(ids, g.Table) })
 }
 
 // with is a copy of m that has the key.

@@ -187,6 +187,7 @@ func (c *Catalog) DropTable(ctx context.Context, path millrace.TablePath, ifExis
 			}
 			writes = append(writes, w...)
 		}
+		writes = append(writes, s.revoke(func(g *millrace.Grant) bool { return g.Table == t.ID })...)
 		s.removeTable(t)
 		return writes, nil
 	})
@@ -207,12 +208,12 @@ func (s *snapshot) table(path millrace.TablePath) (*table, error) {
 	if t := d.byName[fold(path.Table)]; t != nil && t.Path.Table == path.Table {
 		return t, nil
 	}
-	return nil, errs.New(errs.TableNotFound, "there is no table %s in database %q", clip(path.Table), path.Database)
+	return nil, errs.NoTable(path.Database, path.Table)
 }
 
 func (s *snapshot) tableByID(id millrace.TableID) (*table, error) {
 	if t := s.tables[id]; t != nil {
 		return t, nil
 	}
-	return nil, errs.New(errs.TableNotFound, "there is no table with id %d", id)
+	return nil, errs.NoTableID(uint32(id))
 }

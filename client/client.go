@@ -2,6 +2,8 @@ package client
 
 import (
 	"context"
+	"crypto/tls"
+	"crypto/x509"
 	"fmt"
 	"net/http"
 	"net/url"
@@ -24,11 +26,18 @@ const maxTimeout = 120 * time.Second
 
 // Options say which server and how. The zero value talks to a local server.
 type Options struct {
-	// Server is its address: "http://host:port", or "host:port" for plain HTTP.
+	// Server is its address: "http://host:port" or "https://host:port", or
+	// "host:port" for plain HTTP.
 	// Empty is DefaultServer.
 	Server string
 	// Token is sent as bearer token; empty sends none.
 	Token string
+	// TokenFile holds the token instead; it is read anew for each request, so that the
+	// token can be renewed.
+	TokenFile string
+	// CA are the authorities, in PEM form, that may have signed the server's certificate;
+	// empty are those of the system. Not together with HTTPClient.
+	CA []byte
 	// UserAgent names the program; empty is "millrace-go".
 	UserAgent string
 	// Retries is how often a request may be sent again; 0 is DefaultRetries,
@@ -58,6 +67,12 @@ func New(o Options) (*Client, error) {
 	if err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" {
 		return nil, errs.New(errs.InvalidRequest, "the server address %q is not of the form http://host:port", o.Server)
 	}
+	if o.Token != "" && o.TokenFile != "" {
+		return nil, errs.New(errs.InvalidRequest, "a token and a file of one are given; one of them is to be used")
+	}
+	if _, err := o.token(); err != nil {
+		return nil, err
+	}
 	if o.UserAgent == "" {
 		o.UserAgent = "millrace-go"
 	}
@@ -70,16 +85,24 @@ func New(o Options) (*Client, error) {
 	if o.HTTPClient == nil {
 		transport := http.DefaultTransport.(*http.Transport).Clone()
 		transport.MaxIdleConnsPerHost = 64 // one server; the default of 2 would reconnect all the time
+		if len(o.CA) > 0 {
+			roots := x509.NewCertPool()
+			if !roots.AppendCertsFromPEM(o.CA) {
+				return nil, errs.New(errs.InvalidRequest, "there is no certificate in PEM form among the authorities")
+			}
+			transport.TLSClientConfig = &tls.Config{RootCAs: roots, MinVersion: tls.VersionTLS12}
+		}
 		o.HTTPClient = &http.Client{Transport: transport}
 	}
 	api, err := httpclient.NewClient(u.String(),
 		httpclient.WithHTTPClient(&retrier{http: o.HTTPClient, retries: o.Retries}),
 		httpclient.WithRequestEditorFn(func(_ context.Context, r *http.Request) error {
 			r.Header.Set("User-Agent", o.UserAgent)
-			if o.Token != "" {
-				r.Header.Set("Authorization", "Bearer "+o.Token)
+			token, err := o.token()
+			if token != "" {
+				r.Header.Set("Authorization", "Bearer "+token)
 			}
-			return nil
+			return err
 		}))
 	if err != nil {
 		return nil, fmt.Errorf("client: %w", err)

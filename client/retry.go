@@ -88,7 +88,7 @@ func (d *retrier) Do(r *http.Request) (*http.Response, error) {
 // advised about when.
 func (d *retrier) again(r *http.Request, resp *http.Response, err error) (bool, time.Duration) {
 	if err != nil {
-		return r.Context().Err() == nil && (isSafe(r) || neverSent(err)), 0
+		return r.Context().Err() == nil && (isSafe(r) || neverSent(err)) && notSecure(r, err) == nil, 0
 	}
 	switch resp.StatusCode {
 	case http.StatusTooManyRequests, http.StatusServiceUnavailable:
@@ -138,6 +138,9 @@ func transportError(r *http.Request, err error) error {
 			code = errs.UnknownOutcome
 		}
 		return &errs.Error{Code: code, Message: fmt.Sprintf("no answer from %s://%s within the time given", r.URL.Scheme, r.URL.Host), Err: ctxErr}
+	}
+	if e := notSecure(r, err); e != nil {
+		return e
 	}
 	cause := err
 	if op, ok := errors.AsType[*net.OpError](err); ok {

@@ -69,6 +69,7 @@ type Conn struct {
 type connMetrics struct {
 	connected prometheus.Gauge
 	lost      prometheus.Counter
+	errors    prometheus.Counter
 }
 
 // Connect connects, and tries again until ctx ends. It fails at once when a server
@@ -85,6 +86,7 @@ func Connect(ctx context.Context, opts Options) (*Conn, error) {
 	c := &Conn{logger: opts.Logger, met: connMetrics{
 		connected: p.NewGauge(prometheus.GaugeOpts{Name: "millrace_cluster_connected", Help: "1 while there is a connection to a NATS server."}),
 		lost:      p.NewCounter(prometheus.CounterOpts{Name: "millrace_cluster_disconnects_total", Help: "Connections to a NATS server that were lost."}),
+		errors:    p.NewCounter(prometheus.CounterOpts{Name: "millrace_cluster_errors_total", Help: "Errors that NATS reported outside of any call, a subscription that is too slow among them; the log has each."}),
 	}}
 	c.life, c.end = context.WithCancel(context.Background())
 	c.setUp()
@@ -222,6 +224,7 @@ func (c *Conn) reconnected(nc *nats.Conn) {
 
 // failed is told what no call answers for.
 func (c *Conn) failed(_ *nats.Conn, sub *nats.Subscription, err error) {
+	c.met.errors.Inc()
 	attrs := []slog.Attr{slog.Any("err", err)}
 	if sub != nil {
 		attrs = append(attrs, slog.String("subject", sub.Subject))

@@ -19,6 +19,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/millrace/millrace/cluster/natstest"
+	"github.com/millrace/millrace/objstore/faultproxy"
 	"github.com/millrace/millrace/objstore/objstoretest"
 )
 
@@ -27,7 +28,8 @@ const fleetShards = 6
 // fleet is a whole cluster of processes: three nats-servers, an S3 server, three workers, two fronts.
 type fleet struct {
 	nats    *natstest.Servers
-	store   *gate // between the processes and the S3 server
+	store   *gate             // between the processes and the S3 server
+	faults  *faultproxy.Proxy // behind it, when it was asked for
 	common  []string
 	env     []string
 	workers []*server
@@ -35,25 +37,60 @@ type fleet struct {
 	doors   []string // the addresses of the fronts, which they keep
 }
 
+// terrain is where the processes of a fleet run.
+type terrain struct {
+	host    string // their address
+	nats    natstest.Options
+	worker1 *island // of its own, where it is a front too; nil: with the others
+	disk1   int     // MiB of the first worker's data directory, a disk of its own; 0: that of all
+	faulty  bool    // the S3 server is behind a proxy that makes faults
+}
+
 func newFleet(t testing.TB) *fleet {
 	t.Helper()
-	f := &fleet{nats: natstest.StartT(t, 3)}
+	return newFleetOn(t, terrain{host: "127.0.0.1"})
+}
+
+func newFleetOn(t testing.TB, on terrain) *fleet {
+	t.Helper()
+	on.nats.Servers, on.nats.Dir = 3, t.TempDir()
+	nats, err := natstest.Start(t.Context(), on.nats)
+	require.NoError(t, err)
+	t.Cleanup(nats.Close)
+	f := &fleet{nats: nats}
 	s3 := objstoretest.StartGateway(t)
-	f.store = startGate(t, strings.TrimPrefix(s3.Endpoint, "http://"))
+	endpoint := s3.Endpoint
+	if on.faulty {
+		f.faults, err = faultproxy.Start(t.Context(), endpoint)
+		require.NoError(t, err)
+		t.Cleanup(f.faults.Close)
+		endpoint = f.faults.Endpoint
+	}
+	f.store = startGate(t, on.host, strings.TrimPrefix(endpoint, "http://"))
 	f.env = []string{"AWS_ACCESS_KEY_ID=" + s3.AccessKey, "AWS_SECRET_ACCESS_KEY=" + s3.SecretKey}
 	f.common = []string{
-		"--nats-url", f.nats.URLs(), "--shards", fmt.Sprint(fleetShards), "--log-max-size", "1GiB",
+		"--nats-url", f.nats.URLs(), "--shards", fmt.Sprint(fleetShards), "--log-max-size", "1GiB", "--insecure",
 		"--remote-uri", s3.URI("remote"), "--lake-uri", s3.URI("lakes"),
 		"--s3-endpoint", "http://" + f.store.address(), "--s3-region", objstoretest.Region, "--s3-path-style",
 	}
 	dir := t.TempDir()
 	for i := range 3 {
 		name := fmt.Sprintf("worker-%d", i+1)
-		f.workers = append(f.workers, f.process(filepath.Join(dir, name), "--roles", "worker", "--worker-name", name))
+		roles, host, under := "worker", on.host, []string(nil)
+		if i == 0 && on.worker1 != nil {
+			roles, host, under = "worker,front", on.worker1.address, on.worker1.there()
+		}
+		w := f.process(filepath.Join(dir, name), "--roles", roles, "--worker-name", name, "--http-addr", host+":0", "--flight-addr", host+":0")
+		w.under = under
+		if i == 0 && on.disk1 > 0 {
+			require.NoError(t, os.MkdirAll(w.dir, 0o755))
+			w.disk = &disk{w.dir, on.disk1}
+		}
+		f.workers = append(f.workers, w)
 	}
 	for i := range 2 {
-		name, door := fmt.Sprintf("front-%d", i+1), freeDoor(t)
-		f.fronts = append(f.fronts, f.process(filepath.Join(dir, name), "--roles", "front,tier", "--worker-name", name, "--http-addr", door))
+		name, door := fmt.Sprintf("front-%d", i+1), freeDoor(t, on.host)
+		f.fronts = append(f.fronts, f.process(filepath.Join(dir, name), "--roles", "front,tier", "--worker-name", name, "--http-addr", door, "--flight-addr", on.host+":0"))
 		f.doors = append(f.doors, "http://"+door)
 	}
 	t.Cleanup(func() {
@@ -141,7 +178,8 @@ func (f *fleet) epochs(t testing.TB) int64 {
 	return sum
 }
 
-// settle waits until every shard has an owner and a standby that has everything, and the workers have as many each.
+// settle waits until every shard has an owner and a standby that has everything, and the workers that run have as many
+// each.
 func (f *fleet) settle(t testing.TB, within time.Duration) {
 	t.Helper()
 	var why string
@@ -156,8 +194,14 @@ func (f *fleet) settle(t testing.TB, within time.Duration) {
 			each[s.Owner]++
 			settled = settled && s.State == "open" && s.Standby != "" && s.StandbyReady && s.MovingTo == ""
 		}
-		for _, w := range []string{"worker-1", "worker-2", "worker-3"} {
-			settled = settled && each[w] == fleetShards/3
+		running := 0
+		for _, w := range f.workers {
+			if w.runs() {
+				running++
+			}
+		}
+		for i, w := range f.workers {
+			settled = settled && (!w.runs() || each[fmt.Sprintf("worker-%d", i+1)] == fleetShards/running)
 		}
 		if settled {
 			return
@@ -223,10 +267,10 @@ func fateOf(a answer, err error, allowed ...string) (fate, string) {
 
 // freeDoor is an address that a process can have again after it was away: its port is below those that outgoing
 // connections get.
-func freeDoor(t testing.TB) string {
+func freeDoor(t testing.TB, host string) string {
 	t.Helper()
 	for range 1000 {
-		address := fmt.Sprintf("127.0.0.1:%d", 10_000+rand.IntN(22_000))
+		address := fmt.Sprintf("%s:%d", host, 10_000+rand.IntN(22_000))
 		if l, err := net.Listen("tcp", address); err == nil {
 			l.Close()
 			return address
@@ -245,9 +289,9 @@ type gate struct {
 	shut   bool
 }
 
-func startGate(t testing.TB, target string) *gate {
+func startGate(t testing.TB, host, target string) *gate {
 	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
+	l, err := net.Listen("tcp", host+":0")
 	require.NoError(t, err)
 	g := &gate{l: l, target: target}
 	g.moved = sync.NewCond(&g.mu)

@@ -68,7 +68,9 @@ func (h *history) add(client int, op registerOp, call int64, o fate, why string)
 	ret := int64(time.Since(h.began))
 	switch o {
 	case done:
-		h.gaps.passed(client)
+		if client < islander {
+			h.gaps.passed(client)
+		}
 		if op.kind == 'r' && op.value != 0 {
 			h.read[op.value] = true
 		}

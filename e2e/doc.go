@@ -15,7 +15,8 @@
 // Settings, all optional: E2E_KILLS (how often the kill loop kills, 10),
 // E2E_LOAD_MB (the size of the memory test's load, 150),
 // E2E_RSS_MB (what the server may hold meanwhile, 400), E2E_LAKE_SECONDS (how long the
-// lake is tiered beside writers and readers, 10; 300 is the long form), E2E_NO_MOUNT (leave
+// lake is tiered beside writers and readers, 10; 300 is the long form), E2E_FAILOVER_MB and E2E_FAILOVER_TIMES (how
+// much state a shard has that fails over, 8, and how often, 1), E2E_NO_MOUNT (leave
 // out tests of full disks, which mount small ones: as root, or in user namespaces).
 //
 // Invariants:

@@ -59,8 +59,17 @@ func TestGuides(t *testing.T) {
 	}
 }
 
+// The guide to tokens is run against a server that wants them.
+func TestGuideToTokens(t *testing.T) {
+	t.Parallel()
+	bin := t.TempDir()
+	require.NoError(t, os.Symlink(binaryPath, bin+"/millrace"))
+	s := newServer(t, "--auth-jwks", "dev", "--admin-principal", "user:ann")
+	require.Equal(t, 2, runGuide(t, s, "../docs/guides/tokens.md", bin, "MILLRACE_DATA_DIR="+s.dir))
+}
+
 // runGuide returns how many blocks it ran; bin is a folder with the binary.
-func runGuide(t *testing.T, s *server, path, bin string) int {
+func runGuide(t *testing.T, s *server, path, bin string, env ...string) int {
 	t.Helper()
 	dir := t.TempDir()
 	blocks := blocksOf(t, path)
@@ -73,7 +82,7 @@ func runGuide(t *testing.T, s *server, path, bin string) int {
 		cmd := exec.CommandContext(within(t, time.Minute), "bash", "-eu", "-c", b.text)
 		cmd.WaitDelay = time.Second // what a killed shell has started may hold its output
 		cmd.Dir = dir
-		cmd.Env = append(bareEnviron(), "MILLRACE_SERVER="+s.base, "PATH="+bin+":"+os.Getenv("PATH"))
+		cmd.Env = append(append(bareEnviron(), "MILLRACE_SERVER="+s.base, "PATH="+bin+":"+os.Getenv("PATH")), env...)
 		var stderr bytes.Buffer
 		cmd.Stderr = &stderr
 		got, err := cmd.Output()

@@ -3,6 +3,7 @@ package e2e
 import (
 	"bytes"
 	"context"
+	"crypto/tls"
 	"encoding/json"
 	"fmt"
 	"net/http"
@@ -35,6 +36,7 @@ type server struct {
 	flags  []string
 	env    []string // besides the bare one
 	disk   *disk    // of its own; nil: none
+	under  []string // a command that runs it; nil: none
 	base   string   // http://host:port
 	flight string   // host:port
 	cmd    *exec.Cmd
@@ -42,7 +44,8 @@ type server struct {
 	log    *tailBuffer
 	client *http.Client
 	flying *flightConn
-	of     *backing // what is behind a front of a cluster; nil: a single node
+	trust  *tls.Config // of a client of a server with TLS; nil: plain
+	of     *backing    // what is behind a front of a cluster; nil: a single node
 }
 
 // newServer starts a server of the test's own.
@@ -106,6 +109,11 @@ func (s *server) launchAlone() error {
 	if s.disk != nil {
 		s.disk.mountFor(cmd)
 	}
+	if s.under != nil {
+		if err := runUnder(cmd, s.under); err != nil {
+			return err
+		}
+	}
 	if err := cmd.Start(); err != nil {
 		return err
 	}
@@ -117,7 +125,7 @@ func (s *server) launchAlone() error {
 		close(done)
 	}()
 	s.cmd, s.done = cmd, done
-	s.client = &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: 64, DisableCompression: true}}
+	s.client = &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: 64, DisableCompression: true, TLSClientConfig: s.trust}}
 	if s.disk != nil {
 		addresses = s.sees(addresses)
 	}
@@ -158,6 +166,7 @@ func (s *server) findAddresses(path string) error {
 	}
 	var a struct {
 		HTTP, Flight string
+		TLS          bool
 		PID          int
 	}
 	if err := json.Unmarshal(b, &a); err != nil {
@@ -167,6 +176,9 @@ func (s *server) findAddresses(path string) error {
 		return fmt.Errorf("addresses of process %d", a.PID)
 	}
 	s.base, s.flight = "http://"+a.HTTP, a.Flight
+	if a.TLS {
+		s.base = "https://" + a.HTTP
+	}
 	return nil
 }
 

@@ -26,6 +26,17 @@ type Error struct {
 	Fields []FieldError
 	// Extra holds further members of the answer, such as "accepted" or "offsets".
 	Extra map[string]any
+	// RetryAfter is after how many seconds it may go better, when that is known; 0: as its
+	// code says.
+	RetryAfter int
+}
+
+// Wait is after how many seconds the request may be sent again; 0: no hint.
+func (e *Error) Wait() int {
+	if e.RetryAfter > 0 {
+		return e.RetryAfter
+	}
+	return KindOf(e.Code).RetryAfterSeconds
 }
 
 // Error is "op: message: cause".

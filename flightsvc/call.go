@@ -1,6 +1,7 @@
 package flightsvc
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -12,13 +13,14 @@ import (
 	"time"
 
 	gen "github.com/apache/arrow-go/v18/arrow/flight/gen/flight"
-	"github.com/google/uuid"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/status"
 
+	"github.com/millrace/millrace/auth"
 	"github.com/millrace/millrace/errs"
+	"github.com/millrace/millrace/trace"
 )
 
 const requestIDKey = "x-request-id"
@@ -29,6 +31,7 @@ type call struct {
 	method    string // DoGet …
 	requestID string
 	start     time.Time
+	span      trace.Span
 
 	// Of streaming calls.
 	cancel context.CancelCauseFunc
@@ -39,6 +42,8 @@ type call struct {
 	// idle says that nothing is lost when the call ends now: it waits for the client
 	// to ask, or for records to come.
 	idle atomic.Bool
+	// expired is closed when the caller's token is not good any more.
+	expired <-chan struct{}
 }
 
 type callKey struct{}
@@ -47,17 +52,30 @@ type callKey struct{}
 func callOf(ctx context.Context) *call { return ctx.Value(callKey{}).(*call) }
 
 func (s *Service) begin(ctx context.Context, fullMethod string) (*call, context.Context) {
-	c := &call{s: s, method: path.Base(fullMethod), requestID: requestID(ctx), start: s.o.Clock.Now()}
+	ctx, req := trace.With(ctx, requestID(ctx))
+	ctx, span := s.o.Tracer.Serve(joined(ctx), "flight "+path.Base(fullMethod))
+	c := &call{s: s, span: span, method: path.Base(fullMethod), requestID: req.ID, start: s.o.Clock.Now()}
 	return c, context.WithValue(ctx, callKey{}, c)
+}
+
+// joined is the context of a call in the trace that its client says.
+func joined(ctx context.Context) context.Context {
+	md, _ := metadata.FromIncomingContext(ctx)
+	return trace.Join(ctx, func(header string) string {
+		if v := md.Get(header); len(v) == 1 {
+			return v[0]
+		}
+		return ""
+	})
 }
 
 // requestID is what the client calls its request, or a new name.
 func requestID(ctx context.Context) string {
 	md, _ := metadata.FromIncomingContext(ctx)
-	if ids := md.Get(requestIDKey); len(ids) == 1 && len(ids[0]) > 0 && len(ids[0]) <= 128 && !strings.ContainsFunc(ids[0], func(r rune) bool { return r <= ' ' || r > '~' }) {
-		return ids[0]
+	if ids := md.Get(requestIDKey); len(ids) == 1 {
+		return trace.RequestID(ids[0])
 	}
-	return uuid.NewString()
+	return trace.RequestID("")
 }
 
 // age is for how long the call has been under way.
@@ -69,9 +87,17 @@ func (c *call) end(ctx context.Context, err error) error {
 	took := c.age()
 	code := status.Code(err)
 	c.s.metrics.calls.WithLabelValues(c.method, code.String()).Inc()
+	if req := trace.Of(ctx); err != nil {
+		c.s.metrics.errors.WithLabelValues(cmp.Or(string(req.Failure()), strings.ToLower(code.String()))).Inc()
+	}
+	if c.span.On() {
+		c.span.Text("rpc.system.name", "grpc").Text("rpc.method", c.method).Text("rpc.response.status_code", code.String())
+		c.span.Fail(trace.Of(ctx).Failure())
+		c.span.End(nil)
+	}
 	c.s.metrics.duration.WithLabelValues(c.method).Observe(took.Seconds())
 	if c.s.o.Logger.Enabled(ctx, slog.LevelDebug) {
-		c.s.o.Logger.LogAttrs(ctx, slog.LevelDebug, "flight call", slog.String("method", c.method), slog.String("request_id", c.requestID), slog.String("code", code.String()), slog.Duration("took", took))
+		c.s.o.Logger.LogAttrs(ctx, slog.LevelDebug, "flight call", slog.String("method", c.method), slog.String("code", code.String()), slog.Duration("took", took))
 	}
 	return err
 }
@@ -107,7 +133,11 @@ func (s *Service) interceptUnary(ctx context.Context, req any, info *grpc.UnaryS
 		if s.isDraining() {
 			return errDraining
 		}
-		resp, err = handler(ctx, req)
+		caller, err := s.caller(ctx)
+		if err != nil {
+			return err
+		}
+		resp, err = handler(auth.With(ctx, caller), req)
 		return err
 	}()
 	if err = c.end(ctx, err); err != nil {
@@ -138,6 +168,14 @@ func (s *Service) interceptStream(srv any, ss grpc.ServerStream, info *grpc.Stre
 	if s.isDraining() {
 		return c.end(ctx, errDraining)
 	}
+	caller, err := s.caller(ctx)
+	if err != nil {
+		return c.end(ctx, err)
+	}
+	ctx = auth.With(ctx, caller)
+	expired, stop := auth.Expiry(ctx, s.o.Clock.Now)
+	defer stop()
+	c.expired = expired
 	open := s.metrics.openStreams.WithLabelValues(c.method)
 	open.Inc()
 	defer open.Dec()
@@ -184,12 +222,15 @@ const (
 )
 
 // watch waits for a streaming call to end, and ends it when its client stops
-// reading (F3) or the server has to go.
+// reading (F3), its caller's token expires, or the server has to go.
 func (c *call) watch(done <-chan error) error {
 	tick := time.NewTicker(max(c.s.o.StallTimeout/4, time.Millisecond))
 	defer tick.Stop()
-	draining := c.s.draining
-	var look <-chan time.Time
+	draining, expired := c.s.draining, c.expired
+	poll := time.NewTicker(drainPoll)
+	defer poll.Stop()
+	poll.Stop()
+	var cause error // why the call has to end; nil while it has not
 	var grace <-chan time.Time
 	for {
 		select {
@@ -200,22 +241,26 @@ func (c *call) watch(done <-chan error) error {
 				c.s.metrics.stalled.Inc()
 				return c.endNow(done, errs.New(errs.Unavailable, "nothing came from the client, or went to it, for %s; go on from where the stream stood", c.s.o.StallTimeout))
 			}
+			continue
 		case <-draining:
-			draining = nil
-			poll := time.NewTicker(drainPoll)
-			defer poll.Stop()
+			draining, cause = nil, errDraining
+		case <-expired:
+			expired = nil
+			if cause == nil {
+				cause = auth.ErrExpired
+			}
+		case <-poll.C:
+		case <-grace:
+			return c.endNow(done, cause)
+		}
+		if c.idle.Load() {
+			return c.endNow(done, cause)
+		}
+		if grace == nil {
+			poll.Reset(drainPoll)
 			end := time.NewTimer(c.s.o.DrainGrace)
 			defer end.Stop()
-			look, grace = poll.C, end.C
-			if c.idle.Load() {
-				return c.endNow(done, errDraining)
-			}
-		case <-look:
-			if c.idle.Load() {
-				return c.endNow(done, errDraining)
-			}
-		case <-grace:
-			return c.endNow(done, errDraining)
+			grace = end.C
 		}
 	}
 }

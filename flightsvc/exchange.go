@@ -76,9 +76,9 @@ func (s *Service) DoExchange(stream flight.FlightService_DoExchangeServer) error
 		return err
 	}
 	if cmd.op == opLookup {
-		err = x.openLookup(cmd, first)
+		err = x.openLookup(ctx, cmd, first)
 	} else {
-		err = x.openPrefixLookup(cmd, first)
+		err = x.openPrefixLookup(ctx, cmd, first)
 	}
 	if err != nil {
 		return err

@@ -38,6 +38,7 @@ import (
 	"github.com/millrace/millrace/flightsvc"
 	"github.com/millrace/millrace/router"
 	"github.com/millrace/millrace/storage"
+	"github.com/millrace/millrace/trace"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -99,7 +100,7 @@ func (c *catalog) alter(from, to *millrace.Table) {
 	c.schemas[to.ID] = append(c.schemas[to.ID], to.Schema)
 }
 
-func (c *catalog) AllTables() []*millrace.Table {
+func (c *catalog) AllTables(context.Context) []*millrace.Table {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return slices.SortedFunc(maps.Values(c.tables), func(a, b *millrace.Table) int { return int(a.ID) - int(b.ID) })
@@ -149,7 +150,7 @@ func newFixture(t testing.TB, set ...func(*flightsvc.Options)) *fixture {
 	require.NoError(t, f.worker.Err())
 	signer := auth.NewSigner(auth.Options{Purpose: "ticket", Life: 2 * time.Hour, Clock: f.clock.Now, Keys: func() ([]auth.Key, error) { return []auth.Key{{ID: 1}}, nil }})
 	f.router = router.New(router.Options{Catalog: f.cat, Owners: router.Local(f.worker.Shards()), Signer: signer, Clock: f.clock, Logger: quiet, Registerer: prometheus.NewRegistry()})
-	o := flightsvc.Options{Router: f.router, Catalog: f.cat, Actions: actions{}, Clock: f.clock, Logger: slog.New(slog.NewTextHandler(f.logs, nil)), Registerer: f.reg}
+	o := flightsvc.Options{Callers: auth.Off{}, Router: f.router, Catalog: f.cat, Actions: actions{}, Clock: f.clock, Logger: slog.New(trace.NewHandler(slog.NewTextHandler(f.logs, nil))), Registerer: f.reg}
 	for _, s := range set {
 		s(&o)
 	}

@@ -7,15 +7,13 @@ import (
 	"google.golang.org/grpc/metadata"
 )
 
-const authorizationKey = "authorization"
-
-// Handshake lets every client in: there are no principals yet. Clients that come
-// with a token get it back, and those with a name and a password get a token, in
-// the header and in the trailer, since they look there for what to send from then on.
+// Handshake gives a client its token, with which it came: as a bearer, or as the password of
+// the user "token". It stands in the header and in the trailer, since clients look there for
+// what to send from then on. Who comes without one, while authentication is off, gets a word
+// to send.
 func (s *Service) Handshake(stream flight.FlightService_HandshakeServer) error {
-	md, _ := metadata.FromIncomingContext(stream.Context())
 	token := "Bearer anonymous"
-	for _, v := range md.Get(authorizationKey) {
+	for _, v := range shown(stream.Context()).Authorization {
 		if scheme, _, _ := strings.Cut(v, " "); strings.EqualFold(scheme, "Bearer") {
 			token = v
 		}

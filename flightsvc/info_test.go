@@ -172,7 +172,7 @@ func TestTicketLife(t *testing.T) {
 	}
 	refused(t, err, codes.Aborted, errs.SnapshotGone)
 
-	f.drop(f.cat.AllTables()[0])
+	f.drop(f.cat.AllTables(t.Context())[0])
 	_, err = f.open(c, renewed.Ticket.Ticket)
 	refused(t, err, codes.NotFound, errs.TableNotFound)
 }
@@ -327,7 +327,7 @@ func TestListFlights(t *testing.T) {
 	got, _ := r.drain()
 	slices.Sort(got)
 	require.Equal(t, f.sorted(c, pathOf("d.ab")), got)
-	f.drop(f.cat.AllTables()[2])
+	f.drop(f.cat.AllTables(t.Context())[2])
 	f.table("ab", false, 2)
 	_, err = f.open(c, infos[0].Endpoint[0].Ticket.Ticket)
 	refused(t, err, codes.FailedPrecondition, errs.TableRecreated)

@@ -18,7 +18,7 @@ import (
 func (s *Service) ListFlights(c *flight.Criteria, stream flight.FlightService_ListFlightsServer) error {
 	prefix := string(c.GetExpression())
 	var found []*millrace.Table
-	for _, t := range s.o.Catalog.AllTables() {
+	for _, t := range s.o.Catalog.AllTables(stream.Context()) {
 		if strings.HasPrefix(t.Path.String(), prefix) {
 			found = append(found, t)
 		}

@@ -26,13 +26,13 @@ type lookups struct {
 	by   *router.Lookups
 }
 
-func (x *exchange) openLookup(cmd *command, first *flight.FlightData) (err error) {
+func (x *exchange) openLookup(ctx context.Context, cmd *command, first *flight.FlightData) (err error) {
 	if err := x.match(first, false); err != nil {
 		return err
 	}
 	l := &lookups{asked: x.asked, keys: positions(x.plan.Columns(), x.table.PrimaryKey)}
 	x.by = l
-	l.by, err = x.s.o.Router.OpenLookups(x.table, x.columns, maxBodyBytes, cmd.lookup.InsertIfAbsent)
+	l.by, err = x.s.o.Router.OpenLookups(ctx, x.table, x.columns, maxBodyBytes, cmd.lookup.InsertIfAbsent)
 	return err
 }
 
@@ -58,7 +58,7 @@ type prefixLookups struct {
 	by *router.PrefixLookups
 }
 
-func (x *exchange) openPrefixLookup(cmd *command, first *flight.FlightData) (err error) {
+func (x *exchange) openPrefixLookup(ctx context.Context, cmd *command, first *flight.FlightData) (err error) {
 	limit := int64(-1)
 	if l := cmd.prefix.Limit; l != nil {
 		if limit = *l; limit < 1 {
@@ -70,7 +70,7 @@ func (x *exchange) openPrefixLookup(cmd *command, first *flight.FlightData) (err
 	}
 	l := &prefixLookups{asked: x.asked}
 	x.by = l
-	l.by, err = x.s.o.Router.OpenPrefixLookups(x.table, x.plan.Columns(), x.columns, limit, maxBodyBytes)
+	l.by, err = x.s.o.Router.OpenPrefixLookups(ctx, x.table, x.plan.Columns(), x.columns, limit, maxBodyBytes)
 	return err
 }
 

@@ -4,11 +4,13 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"time"
 
 	"github.com/apache/arrow-go/v18/arrow/flight"
 	"golang.org/x/sync/semaphore"
 
 	millrace "github.com/millrace/millrace"
+	"github.com/millrace/millrace/auth"
 	"github.com/millrace/millrace/errs"
 	"github.com/millrace/millrace/router"
 	"github.com/millrace/millrace/row"
@@ -32,6 +34,7 @@ type put struct {
 	table   *millrace.Table
 	mode    router.Mode
 	partial bool
+	pass    router.Pass            // to write; nil: nobody is refused
 	writer  *router.WriterSequence // without a number; nil when batches are not numbered
 	streams bool                   // acknowledgements come while the stream goes on
 	decoder *arrowrow.Decoder
@@ -179,6 +182,9 @@ func (p *put) open() error {
 	if err != nil {
 		return err
 	}
+	if p.pass, err = p.s.o.Router.Writes(p.ctx, t); err != nil {
+		return err
+	}
 	// A write without rows is checked and does nothing.
 	_, err = p.s.o.Router.StartWrite(p.ctx, p.request(row.Rows{Columns: p.plan.Columns()}, 1))
 	return err
@@ -198,7 +204,7 @@ func (p *put) options(o *putCommand) (err error) {
 	}
 	switch {
 	case o.WriterID != "":
-		p.writer = &router.WriterSequence{ID: o.WriterID, Epoch: o.WriterEpoch}
+		p.writer = &router.WriterSequence{Principal: auth.Scope(p.ctx), ID: o.WriterID, Epoch: o.WriterEpoch}
 	case o.WriterEpoch != 0:
 		return errs.New(errs.InvalidValue, "a writer_epoch is of a writer: give its writer_id too")
 	}
@@ -249,16 +255,24 @@ func (p *put) take(n int64) error {
 		p.room.Release(n)
 		return err
 	}
+	p.s.metrics.putHeld.Add(float64(n))
 	return nil
 }
 
 func (p *put) giveBack(n int64) {
 	p.room.Release(n)
 	p.s.putRoom.Release(n)
+	p.s.metrics.putHeld.Sub(float64(n))
 }
 
 // run starts the write of each batch, until the stream ends or something fails.
 func (p *put) run() error {
+	var again <-chan time.Time
+	if p.pass != nil {
+		t := time.NewTicker(router.PassEvery)
+		defer t.Stop()
+		again = t.C
+	}
 	for {
 		select {
 		case m, ok := <-p.messages:
@@ -270,8 +284,14 @@ func (p *put) run() error {
 			}
 		case <-p.failed:
 			return nil // collided says why
+		case <-again: // each write asks by itself
+			if err := p.pass.Still(); err != nil {
+				return err
+			}
 		case <-p.s.draining:
 			return errDraining // what was received before is finished
+		case <-p.c.expired:
+			return auth.ErrExpired
 		case <-p.ctx.Done():
 			return p.ctx.Err()
 		}

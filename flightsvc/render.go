@@ -20,6 +20,7 @@ import (
 	"google.golang.org/protobuf/types/known/durationpb"
 
 	"github.com/millrace/millrace/errs"
+	"github.com/millrace/millrace/trace"
 )
 
 // errorDomain is the domain of every ErrorInfo.
@@ -52,9 +53,10 @@ func (s *Service) render(ctx context.Context, c *call, err error) error {
 		}
 		e = &errs.Error{Code: errs.Internal}
 	}
+	trace.Of(ctx).Fail(e.Code)
 	text := err.Error()
 	if e.Code == errs.Internal {
-		s.o.Logger.LogAttrs(ctx, slog.LevelError, "flight call failed", slog.String("method", c.method), slog.String("request_id", c.requestID), slog.Any("err", err))
+		s.o.Logger.LogAttrs(ctx, slog.LevelError, "flight call failed", slog.String("method", c.method), slog.Any("err", err))
 		text = fmt.Sprintf("%s; the server's log says more under request id %s", errs.KindOf(errs.Internal).Title, c.requestID)
 	}
 	return statusOf(e, text, c.requestID)
@@ -74,8 +76,8 @@ func statusOf(e *errs.Error, text, requestID string) error {
 		}
 	}
 	details := []protoadapt.MessageV1{info}
-	if kind.RetryAfterSeconds > 0 {
-		details = append(details, &errdetails.RetryInfo{RetryDelay: durationpb.New(time.Duration(kind.RetryAfterSeconds) * time.Second)})
+	if wait := e.Wait(); wait > 0 {
+		details = append(details, &errdetails.RetryInfo{RetryDelay: durationpb.New(time.Duration(wait) * time.Second)})
 	}
 	with, err := st.WithDetails(details...)
 	if err != nil {

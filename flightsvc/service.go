@@ -16,13 +16,15 @@ import (
 	"google.golang.org/grpc/keepalive"
 
 	millrace "github.com/millrace/millrace"
+	"github.com/millrace/millrace/auth"
 	"github.com/millrace/millrace/router"
+	"github.com/millrace/millrace/trace"
 )
 
 // Catalog is what the service needs of the catalog besides the router.
 type Catalog interface {
-	// AllTables lists every table.
-	AllTables() []*millrace.Table
+	// AllTables lists every table that the caller may know of.
+	AllTables(ctx context.Context) []*millrace.Table
 	// TableByID finds a table by number; errs.TableNotFound.
 	TableByID(ctx context.Context, id millrace.TableID) (*millrace.Table, error)
 }
@@ -56,18 +58,25 @@ type Options struct {
 	// MaxStreams bounds the calls under way of one connection. 2,048.
 	MaxStreams uint32
 
+	// Callers finds out who calls.
+	Callers    auth.Authenticator
 	Router     *router.Router
 	Catalog    Catalog
 	Actions    Actions
 	Clock      Clock
 	Logger     *slog.Logger
 	Registerer prometheus.Registerer
+	Tracer     *trace.Tracer // nil: nothing is traced
 }
 
 // Bounds of calls and their connections.
 const (
 	maxRecvBytes      = 64 << 20
+	maxHeaderBytes    = 64 << 10
+	handshakeTime     = 10 * time.Second
 	pingInterval      = 30 * time.Second
+	pingPatience      = 15 * time.Second
+	maxIdle           = 5 * time.Minute // clients connect again by themselves
 	minClientPing     = 10 * time.Second
 	defaultUnaryTime  = 30 * time.Second
 	maxUnaryTime      = 120 * time.Second
@@ -124,10 +133,12 @@ func (s *Service) ServerOptions() []grpc.ServerOption {
 		grpc.ChainStreamInterceptor(s.interceptStream),
 		grpc.MaxRecvMsgSize(maxRecvBytes),
 		grpc.MaxConcurrentStreams(s.o.MaxStreams),
+		grpc.MaxHeaderListSize(maxHeaderBytes),
+		grpc.ConnectionTimeout(handshakeTime),
 		// Buffers of this size save system calls, and a connection has them only while
 		// it writes.
 		grpc.WriteBufferSize(128 << 10),
-		grpc.KeepaliveParams(keepalive.ServerParameters{Time: pingInterval}),
+		grpc.KeepaliveParams(keepalive.ServerParameters{Time: pingInterval, Timeout: pingPatience, MaxConnectionIdle: maxIdle}),
 		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: minClientPing, PermitWithoutStream: true}),
 	}
 }

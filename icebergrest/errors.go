@@ -9,6 +9,7 @@ import (
 	"strconv"
 
 	"github.com/millrace/millrace/errs"
+	"github.com/millrace/millrace/trace"
 )
 
 // exception is how the specification names an error, with its status.
@@ -70,12 +71,13 @@ func (h *Handler) fail(w http.ResponseWriter, r *http.Request, err error) {
 		h.o.Logger.ErrorContext(r.Context(), "catalog request failed inside", slog.String("path", r.URL.Path), slog.Any("err", err))
 		e = errs.New(errs.Internal, "the server met an error it did not foresee; its log tells more")
 	}
-	Refuse(w, e)
+	Refuse(w, r, e)
 }
 
 // Refuse answers with an error as this door does; the server's own refusals use it.
-func Refuse(w http.ResponseWriter, e *errs.Error) {
-	if s := errs.KindOf(e.Code).RetryAfterSeconds; s > 0 {
+func Refuse(w http.ResponseWriter, r *http.Request, e *errs.Error) {
+	trace.Of(r.Context()).Fail(e.Code)
+	if s := e.Wait(); s > 0 {
 		w.Header().Set("Retry-After", strconv.Itoa(s))
 	}
 	writeError(w, exceptionOf(e.Code), e.Error())

@@ -31,6 +31,12 @@ type Catalog interface {
 	Tables(ctx context.Context, db string, limit int, token string) (page []*millrace.Table, next string, err error)
 }
 
+// Access decides what callers may do.
+type Access interface {
+	// Allow asks whether the caller may do something to a table.
+	Allow(ctx context.Context, verb millrace.Verb, t *millrace.Table) error
+}
+
 // Lake is what it needs of the lake.
 type Lake interface {
 	// Metadata is the newest metadata of a table's lake table, and the address of the
@@ -41,6 +47,7 @@ type Lake interface {
 // Options are the handler's settings and components.
 type Options struct {
 	Catalog Catalog
+	Access  Access // nil: everybody may do everything
 	Lake    Lake
 	// FileIO is what readers need to know to reach the files, such as "s3.endpoint";
 	// never credentials.

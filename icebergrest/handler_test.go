@@ -291,7 +291,7 @@ func TestReadOnly(t *testing.T) {
 func TestRefuse(t *testing.T) {
 	for _, k := range errs.Kinds() {
 		w := httptest.NewRecorder()
-		Refuse(w, errs.New(k.Code, "because"))
+		Refuse(w, httptest.NewRequest(http.MethodGet, Root+"/v1/config", nil), errs.New(k.Code, "because"))
 		var body struct {
 			Error struct {
 				Message, Type string

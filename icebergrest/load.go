@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strings"
 
+	millrace "github.com/millrace/millrace"
 	"github.com/millrace/millrace/errs"
 )
 
@@ -31,6 +32,9 @@ func (h *Handler) loadTable(w http.ResponseWriter, r *http.Request) error {
 		return errs.New(errs.InvalidValue, "snapshots %q is neither %s nor %s", clip(mode), allSnapshots, referencedSnapshots)
 	}
 	t, err := h.table(r)
+	if err == nil && h.o.Access != nil { // the files hold all columns, those too that were dropped
+		err = h.o.Access.Allow(r.Context(), millrace.VerbRead, t)
+	}
 	if err != nil {
 		return err
 	}

@@ -241,6 +241,7 @@ func TestReadsThroughFaults(t *testing.T) {
 	require.Equal(t, []string{
 		"millrace_objstore_call_duration_seconds",
 		"millrace_objstore_failures_total",
+		"millrace_objstore_inflight_calls",
 		"millrace_objstore_read_bytes_total",
 		"millrace_objstore_requests_total",
 		"millrace_objstore_retries_total",

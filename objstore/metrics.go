@@ -10,6 +10,7 @@ import (
 
 // metrics are what a store counts, by operation.
 type metrics struct {
+	inFlight     prometheus.Gauge
 	duration     *prometheus.HistogramVec
 	failures     *prometheus.CounterVec
 	requests     *prometheus.CounterVec
@@ -21,6 +22,7 @@ type metrics struct {
 func newMetrics(reg prometheus.Registerer) *metrics {
 	p := promauto.With(reg)
 	return &metrics{
+		inFlight: p.NewGauge(prometheus.GaugeOpts{Name: "millrace_objstore_inflight_calls", Help: "Calls to the object store under way."}),
 		duration: p.NewHistogramVec(prometheus.HistogramOpts{
 			Name: "millrace_objstore_call_duration_seconds", Help: "Time that calls to the object store took, all tries included.",
 			Buckets: prometheus.ExponentialBuckets(250e-6, 2, 20),
@@ -51,7 +53,9 @@ func measure(s Store, m *metrics) Store { return &measured{Store: s, m: m} }
 // call begins to measure an operation; what it gives ends it.
 func (m *metrics) call(operation string) func(error) {
 	timer := prometheus.NewTimer(m.duration.WithLabelValues(operation))
+	m.inFlight.Inc()
 	return func(err error) {
+		m.inFlight.Dec()
 		timer.ObserveDuration()
 		if err != nil && !errors.Is(err, ErrExists) && !errors.Is(err, ErrNotExist) {
 			m.failures.WithLabelValues(operation).Inc()

@@ -41,6 +41,7 @@ func TestMetrics(t *testing.T) {
 	require.Equal(t, []string{
 		"millrace_objstore_call_duration_seconds",
 		"millrace_objstore_failures_total",
+		"millrace_objstore_inflight_calls",
 		"millrace_objstore_read_bytes_total",
 		"millrace_objstore_written_bytes_total",
 	}, documented(t, reg))

@@ -2,11 +2,15 @@ package openapi
 
 import (
 	"bytes"
+	"crypto/sha256"
 	_ "embed"
+	"encoding/base64"
 	"fmt"
 	"html"
 	"html/template"
 	"net/http"
+	"net/url"
+	"regexp"
 	"strings"
 	"sync"
 
@@ -51,7 +55,9 @@ func DocsHandler() http.Handler {
 		},
 	})
 	errorsPage := ErrorsPage()
+	policy := pagePolicy(ui)
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Content-Security-Policy", policy)
 		if r.URL.Path == ErrorsPagePath {
 			errorsPage.ServeHTTP(w, r)
 			return
@@ -59,6 +65,37 @@ func DocsHandler() http.Handler {
 		ui.ServeHTTP(w, r)
 	})
 }
+
+// pagePolicy is what a browser lets the pages do: run the scripts that are theirs, written
+// in the page or served beside it, and talk to this server alone.
+func pagePolicy(ui http.Handler) string {
+	page := newPage()
+	ui.ServeHTTP(page, &http.Request{Method: http.MethodGet, URL: &url.URL{Path: DocsPath}})
+	scripts := []string{"'self'"}
+	for _, s := range inlineScript.FindAllSubmatch(page.Bytes(), -1) {
+		sum := sha256.Sum256(s[1])
+		scripts = append(scripts, "'sha256-"+base64.StdEncoding.EncodeToString(sum[:])+"'")
+	}
+	return "default-src 'none'; script-src " + strings.Join(scripts, " ") + "; style-src 'self' 'unsafe-inline'; img-src 'self' data:; font-src 'self' data:; " +
+		"connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+}
+
+var inlineScript = regexp.MustCompile(`(?s)<script>(.*?)</script>`)
+
+// memoryPage takes a page that is made to be looked at.
+type memoryPage struct {
+	bytes.Buffer
+
+	header http.Header
+}
+
+func newPage() *memoryPage { return &memoryPage{header: http.Header{}} }
+
+// Header implements http.ResponseWriter.
+func (p *memoryPage) Header() http.Header { return p.header }
+
+// WriteHeader implements http.ResponseWriter.
+func (p *memoryPage) WriteHeader(int) {}
 
 // ErrorsPage serves the explanation of every code, each at its anchor:
 // /docs/errors#table_not_found.
@@ -91,6 +128,7 @@ var errorsTemplate = template.Must(template.New("errors").Parse(`<!doctype html>
 <meta charset="utf-8">
 <meta name="viewport" content="width=device-width, initial-scale=1">
 <title>Millrace: errors</title>
+<link rel="icon" type="image/png" href="/docs/favicon-32x32.png">
 <style>
 body { font: 16px/1.5 system-ui, sans-serif; max-width: 46rem; margin: 2rem auto; padding: 0 1rem; color: #222; background: #fff; }
 code { font: 0.95em ui-monospace, monospace; background: #f2f2f2; padding: 0 .2em; }

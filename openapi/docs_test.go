@@ -1,6 +1,8 @@
 package openapi
 
 import (
+	"crypto/sha256"
+	"encoding/base64"
 	"net/http/httptest"
 	"regexp"
 	"strings"
@@ -60,6 +62,26 @@ func TestDocsPageNeedsNoNetwork(t *testing.T) {
 		require.Equal(t, 200, get(l[1]).Code, l[1])
 	}
 	require.NotRegexp(t, `https?://[a-z0-9]`, page.Body.String())
+}
+
+// The page's policy lets its own scripts run, those that are written in it by their sum,
+// and no others; it lets the page talk to this server alone.
+func TestDocsPagePolicy(t *testing.T) {
+	w := httptest.NewRecorder()
+	DocsHandler().ServeHTTP(w, httptest.NewRequest("GET", DocsPath, nil))
+	policy := w.Header().Get("Content-Security-Policy")
+	scripts := strings.Count(w.Body.String(), "<script>")
+	require.Equal(t, 2, scripts)
+	require.Equal(t, scripts, strings.Count(policy, "'sha256-"))
+	_, own, _ := strings.Cut(w.Body.String(), "<script>")
+	own, _, _ = strings.Cut(own, "</script>")
+	sum := sha256.Sum256([]byte(own))
+	require.Contains(t, policy, base64.StdEncoding.EncodeToString(sum[:]))
+	for _, says := range []string{"default-src 'none'", "connect-src 'self';", "frame-ancestors 'none'", "base-uri 'none'"} {
+		require.Contains(t, policy, says)
+	}
+	require.NotContains(t, policy, "unsafe-eval")
+	require.NotContains(t, strings.Split(policy, ";")[1], "unsafe-inline")
 }
 
 // The document is served as it is.

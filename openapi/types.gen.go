@@ -1428,10 +1428,17 @@ type View string
 
 // Whoami defines model for Whoami.
 type Whoami struct {
+	// ExpiresAt When the token is not good any more.
 	ExpiresAt time.Time `json:"expires_at,omitempty,omitzero"`
-	Groups    []string  `json:"groups"`
 
-	// Principal Examples: user:ada
+	// Groups `group:<name>` of each group.
+	//
+	// Examples: ["group:analysts"]
+	Groups []string `json:"groups"`
+
+	// Principal `user:<subject>`; `anonymous` while authentication is off.
+	//
+	// Examples: user:ada
 	Principal string `json:"principal"`
 }
 

@@ -115,7 +115,7 @@ func (h *Handler) schemas(r *http.Request, database, table string) ([]*millrace.
 func (h *Handler) GetInfo(w http.ResponseWriter, _ *http.Request) {
 	id := h.o.Catalog.ClusterID()
 	h.answer(w, http.StatusOK, openapi.Info{
-		Version: h.o.Version, ClusterID: hex.EncodeToString(id[:]), FlightAddress: h.o.FlightAddress, LakeLocation: h.o.LakeLocation, IcebergAddress: h.o.IcebergAddress, Features: []string{},
+		Version: h.o.Version, ClusterID: hex.EncodeToString(id[:]), FlightAddress: h.o.FlightAddress, LakeLocation: h.o.LakeLocation, IcebergAddress: h.o.IcebergAddress, Authentication: h.o.Authentication, Features: []string{},
 		Limits: openapi.Limits{
 			JSONBodyBytes: maxJSONBytes, JSONBodyRows: maxJSONRows, NdjsonLineBytes: 1 << 20, ArrowMessageBytes: 64 << 20,
 			ChunkRows: chunkRows, ChunkBytes: chunkBytes, LookupKeys: router.MaxLookupKeys,

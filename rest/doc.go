@@ -10,7 +10,7 @@
 // which nothing could be written for streamStall is ended.
 //
 // It leaves to others: what operations mean (router, catalog), the document and
-// the parameter parsing (openapi), authentication (later).
+// the parameter parsing (openapi), who calls (the server's middleware; auth).
 //
 // Invariants:
 //

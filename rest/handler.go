@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"net/http"
 	"strings"
@@ -46,13 +47,15 @@ type Clock interface {
 
 // Options are the handler's settings and components.
 type Options struct {
-	Version       string
-	FlightAddress string         // as clients reach it
-	Members       func() Members // who is there, and who owns what, now
-	Catalog       Catalog
-	Router        *router.Router
-	Lake          Lake   // nil: nobody tiers here
-	LakeLocation  string // where lake tables lie; "" without a lake
+	Version        string
+	Authentication bool           // whether callers have to show who they are
+	FlightAddress  string         // as clients reach it
+	Members        func() Members // who is there, and who owns what, now
+	Catalog        Catalog
+	Access         Access // nil: everybody may do everything, and there are no grants
+	Router         *router.Router
+	Lake           Lake   // nil: nobody tiers here
+	LakeLocation   string // where lake tables lie; "" without a lake
 	// IcebergAddress is the path of the catalog of stock readers; "" without a lake.
 	IcebergAddress string
 	Clock          Clock
@@ -163,9 +166,27 @@ func (h *Handler) deadline(next http.Handler) http.Handler {
 			var cancel context.CancelFunc
 			ctx, cancel = context.WithTimeout(ctx, d)
 			defer cancel()
+			if r.Body != nil {
+				r.Body = &timelyBody{r.Body, ctx}
+			}
 		}
 		next.ServeHTTP(w, r.WithContext(ctx))
 	})
+}
+
+// timelyBody is the body of a request with a deadline, after which none of it is read.
+type timelyBody struct {
+	io.ReadCloser
+
+	ctx context.Context //nolint:containedctx // the request's own
+}
+
+// Read implements io.Reader.
+func (b *timelyBody) Read(p []byte) (int, error) {
+	if err := b.ctx.Err(); err != nil {
+		return 0, err
+	}
+	return b.ReadCloser.Read(p)
 }
 
 // streams says whether the request's body or answer is a stream, which has no

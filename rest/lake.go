@@ -60,6 +60,9 @@ func (h *Handler) GetLake(w http.ResponseWriter, r *http.Request, database opena
 // TierLake answers tier_lake.
 func (h *Handler) TierLake(w http.ResponseWriter, r *http.Request, database openapi.DatabasePath, table openapi.TablePath, _ openapi.TierLakeParams) {
 	t, err := h.inLake(r, database, table)
+	if err == nil {
+		err = h.allow(r, millrace.VerbAlter, t)
+	}
 	var s lake.Status
 	if err == nil {
 		s, err = h.o.Lake.Tier(r.Context(), t)

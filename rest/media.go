@@ -2,6 +2,7 @@ package rest
 
 import (
 	"compress/gzip"
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -155,6 +156,9 @@ func bodyError(err error) error {
 	}
 	if errors.Is(err, os.ErrDeadlineExceeded) {
 		return errs.New(errs.InvalidRequest, "the body ended before it was whole: nothing came for too long")
+	}
+	if errors.Is(err, context.DeadlineExceeded) {
+		return errs.New(errs.InvalidRequest, "the body ended before it was whole: it did not come within the request's time; ask for more with ?timeout=")
 	}
 	return errs.New(errs.InvalidRequest, "the body ended before it was whole: the connection broke off")
 }

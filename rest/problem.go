@@ -7,7 +7,9 @@ import (
 	"net/http"
 	"strconv"
 
+	"github.com/millrace/millrace/auth"
 	"github.com/millrace/millrace/errs"
+	"github.com/millrace/millrace/trace"
 )
 
 // headerRequestID is set by the server before a handler runs.
@@ -20,6 +22,9 @@ func (h *Handler) problem(w http.ResponseWriter, r *http.Request, err error) {
 	if kind.RetryAfterSeconds > 0 {
 		w.Header().Set("Retry-After", strconv.Itoa(kind.RetryAfterSeconds))
 	}
+	if kind.HTTP == http.StatusUnauthorized {
+		w.Header().Set("WWW-Authenticate", auth.Challenge)
+	}
 	w.WriteHeader(kind.HTTP)
 	_, _ = w.Write(body) // the client went away
 }
@@ -27,11 +32,13 @@ func (h *Handler) problem(w http.ResponseWriter, r *http.Request, err error) {
 // problemBody is the JSON of an error, and its row of the table.
 func (h *Handler) problemBody(w http.ResponseWriter, r *http.Request, err error) ([]byte, errs.Kind) {
 	e := h.classify(r, err)
+	trace.Of(r.Context()).Fail(e.Code)
 	kind := errs.KindOf(e.Code)
+	kind.RetryAfterSeconds = e.Wait()
 	detail := e.Error()
 	if e.Code == errs.Internal {
 		h.o.Logger.ErrorContext(r.Context(), "request failed inside",
-			slog.String("request_id", w.Header().Get(headerRequestID)), slog.String("path", r.URL.Path), slog.Any("err", err))
+			slog.String("path", r.URL.Path), slog.Any("err", err))
 		detail = "the server met an error it did not foresee; its log tells more under this request id"
 	}
 	// What people look for first stands first.

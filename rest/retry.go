@@ -7,6 +7,7 @@ import (
 
 	"github.com/cespare/xxhash/v2"
 
+	"github.com/millrace/millrace/auth"
 	"github.com/millrace/millrace/errs"
 	"github.com/millrace/millrace/router"
 )
@@ -23,19 +24,19 @@ func (wr *writing) identify() error {
 	h := wr.r.Header
 	keys := h.Values(headerKey)
 	id, seq, epoch := h.Get("X-Writer-Id"), h.Get("X-Writer-Seq"), h.Get("X-Writer-Epoch")
-	numbered := id != "" || seq != "" || epoch != ""
+	numbered, who := id != "" || seq != "" || epoch != "", auth.Scope(wr.r.Context())
 	switch {
 	case len(keys) > 0 && numbered:
 		return errs.New(errs.InvalidRequest, "a request has an Idempotency-Key or a number of its writer (X-Writer-Id, X-Writer-Seq), not both")
 	case len(keys) > 1:
 		return errs.New(errs.InvalidRequest, "the request has %d Idempotency-Keys", len(keys))
 	case len(keys) == 1:
-		end, err := wr.h.o.Router.BeginKey(wr.table, "", keys[0])
+		end, err := wr.h.o.Router.BeginKey(wr.table, who, keys[0])
 		if err != nil {
 			return err
 		}
 		wr.endKey = end
-		wr.writer = &router.WriterSequence{ID: keys[0], Key: true, Seq: 1}
+		wr.writer = &router.WriterSequence{Principal: who, ID: keys[0], Key: true, Seq: 1}
 		wr.hash = xxhash.New()
 		return nil
 	case !numbered:
@@ -43,7 +44,7 @@ func (wr *writing) identify() error {
 	case id == "" || seq == "":
 		return errs.New(errs.InvalidValue, "X-Writer-Id and X-Writer-Seq go together")
 	}
-	w := &router.WriterSequence{ID: id}
+	w := &router.WriterSequence{Principal: who, ID: id}
 	var err error
 	if w.Seq, err = strconv.ParseUint(seq, 10, 63); err != nil || w.Seq == 0 {
 		return errs.New(errs.InvalidValue, "X-Writer-Seq %q is not a whole number from 1", clip(seq))

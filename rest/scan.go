@@ -53,10 +53,14 @@ func (h *Handler) scan(w http.ResponseWriter, r *http.Request, table string, req
 	}
 	o := router.Scan
 	o.Bounded = true
-	var p *router.Plan
 	if err == nil && media == typeJSON {
-		p, err = h.o.Router.Page(r.Context(), table, req, o)
-	} else if err == nil {
+		if err = h.pageOf(w, r, table, req, o, opts); err != nil {
+			h.problem(w, r, err)
+		}
+		return
+	}
+	var p *router.Plan
+	if err == nil {
 		if req.PageToken != "" {
 			err = errs.New(errs.InvalidValue, "page_token belongs to pages (%s); a stream has none", typeJSON)
 		} else {
@@ -69,14 +73,11 @@ func (h *Handler) scan(w http.ResponseWriter, r *http.Request, table string, req
 	}
 	rd := h.o.Router.Open(p)
 	defer h.close(r, rd)
-	switch media {
-	case typeNDJSON:
+	if media == typeNDJSON {
 		h.streamNDJSON(w, r, rd, opts)
-	case typeArrow:
-		h.streamArrow(w, r, rd)
-	default:
-		h.page(w, r, rd, opts)
+		return
 	}
+	h.streamArrow(w, r, rd)
 }
 
 func (h *Handler) close(r *http.Request, rd *router.Reader) {
@@ -85,8 +86,24 @@ func (h *Handler) close(r *http.Request, rd *router.Reader) {
 	}
 }
 
-// page answers with one JSON page.
-func (h *Handler) page(w http.ResponseWriter, r *http.Request, rd *router.Reader, opts jsonrow.EncodeOptions) {
+// pageOf answers with one JSON page, or leaves the answer to the caller.
+func (h *Handler) pageOf(w http.ResponseWriter, r *http.Request, table string, req *router.ReadRequest, o router.PlanOptions, opts jsonrow.EncodeOptions) error {
+	page := func() error {
+		p, err := h.o.Router.Page(r.Context(), table, req, o)
+		if err != nil {
+			return err
+		}
+		rd := h.o.Router.Open(p)
+		defer h.close(r, rd)
+		return h.page(w, r, rd, opts)
+	}
+	if req.PageToken != "" {
+		return page()
+	}
+	return router.Anew(r.Context(), page)
+}
+
+func (h *Handler) page(w http.ResponseWriter, r *http.Request, rd *router.Reader, opts jsonrow.EncodeOptions) error {
 	out := []byte(`{"rows":[`)
 	enc := jsonrow.NewEncoder(rd.Plan().Columns, opts)
 	n := 0
@@ -100,8 +117,7 @@ func (h *Handler) page(w http.ResponseWriter, r *http.Request, rd *router.Reader
 			c.Release()
 		}
 		if err != nil {
-			h.problem(w, r, err)
-			return
+			return err
 		}
 		if len(out) > maxPageBytes {
 			break // the rest comes with the next page
@@ -110,8 +126,7 @@ func (h *Handler) page(w http.ResponseWriter, r *http.Request, rd *router.Reader
 	out = append(out, ']')
 	next, err := rd.NextPage(r.Context())
 	if err != nil {
-		h.problem(w, r, err)
-		return
+		return err
 	}
 	if next != "" {
 		out = append(out, `,"next_page_token":"`...)
@@ -128,6 +143,7 @@ func (h *Handler) page(w http.ResponseWriter, r *http.Request, rd *router.Reader
 	w.Header().Set("Content-Type", typeJSON)
 	w.Header().Set(headerStats, string(jsonText(rd.Stats())))
 	_, _ = w.Write(out) // the client went away
+	return nil
 }
 
 // maxPageBytes is the size at which a page is ended early.

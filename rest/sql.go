@@ -1,6 +1,7 @@
 package rest
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -13,8 +14,10 @@ import (
 	"github.com/apache/arrow-go/v18/arrow/memory"
 
 	millrace "github.com/millrace/millrace"
+	"github.com/millrace/millrace/auth"
 	"github.com/millrace/millrace/errs"
 	"github.com/millrace/millrace/openapi"
+	"github.com/millrace/millrace/router"
 	"github.com/millrace/millrace/row"
 	"github.com/millrace/millrace/row/jsonrow"
 	"github.com/millrace/millrace/sql"
@@ -36,12 +39,14 @@ func (h *Handler) ExecuteSQL(w http.ResponseWriter, r *http.Request, _ openapi.E
 		h.problem(w, r, err)
 		return
 	}
-	ctx := r.Context()
-	if media != typeJSON { // a stream has no deadline, and ends when the server drains
-		var cancel context.CancelFunc
-		ctx, cancel = h.untilDrain(r)
-		defer cancel()
+	if media == typeJSON {
+		if err := h.sqlDocument(w, r, req, opts); err != nil {
+			h.problem(w, r, err)
+		}
+		return
 	}
+	ctx, cancel := h.untilDrain(r) // a stream has no deadline, and ends when the server drains
+	defer cancel()
 	res, err := h.sql.Execute(ctx, req)
 	if err != nil {
 		if ctx.Err() != nil && r.Context().Err() == nil {
@@ -50,22 +55,36 @@ func (h *Handler) ExecuteSQL(w http.ResponseWriter, r *http.Request, _ openapi.E
 		h.problem(w, r, err)
 		return
 	}
-	defer func() {
-		if err := res.Close(); err != nil {
-			h.o.Logger.WarnContext(r.Context(), "query did not close", errAttr(err))
-		}
-	}()
+	defer h.sqlClose(r, res)
 	if res.Replayed {
 		w.Header().Set(headerReplayed, "true")
 	}
-	switch media {
-	case typeNDJSON:
+	if media == typeNDJSON {
 		h.sqlLines(ctx, w, r, asRows(res), opts)
-	case typeArrow:
-		h.sqlArrow(ctx, w, r, asRows(res))
-	default:
-		h.sqlJSON(w, r, res, opts)
+		return
 	}
+	h.sqlArrow(ctx, w, r, asRows(res))
+}
+
+func (h *Handler) sqlClose(r *http.Request, res *sql.Result) {
+	if err := res.Close(); err != nil {
+		h.o.Logger.WarnContext(r.Context(), "query did not close", errAttr(err))
+	}
+}
+
+// sqlDocument answers with one JSON document, or leaves the answer to the caller. A
+// query whose rows do not come to their end may be run again.
+func (h *Handler) sqlDocument(w http.ResponseWriter, r *http.Request, req sql.Request, opts jsonrow.EncodeOptions) error {
+	var refused error // by the statement, which may have changed something
+	err := router.Anew(r.Context(), func() error {
+		var res *sql.Result
+		if res, refused = h.sql.Execute(r.Context(), req); refused != nil {
+			return nil
+		}
+		defer h.sqlClose(r, res)
+		return h.sqlJSON(w, r, res, opts)
+	})
+	return cmp.Or(refused, err)
 }
 
 // sqlRequest reads a request, and how it wants to be answered.
@@ -97,7 +116,7 @@ func (h *Handler) sqlRequest(w http.ResponseWriter, r *http.Request) (media stri
 	case len(keys) == 1 && keys[0] == "":
 		err = errs.New(errs.InvalidValue, "the Idempotency-Key is empty")
 	case len(keys) == 1:
-		req.Key = keys[0]
+		req.Key, req.Principal = keys[0], auth.Scope(r.Context())
 	}
 	return media, opts, req, err
 }
@@ -179,10 +198,13 @@ func (o *oneNumber) Next(context.Context) (arrow.RecordBatch, error) {
 }
 
 // sqlJSON answers with one JSON document.
-func (h *Handler) sqlJSON(w http.ResponseWriter, r *http.Request, res *sql.Result, opts jsonrow.EncodeOptions) {
+func (h *Handler) sqlJSON(w http.ResponseWriter, r *http.Request, res *sql.Result, opts jsonrow.EncodeOptions) error {
+	if res.Replayed {
+		w.Header().Set(headerReplayed, "true")
+	}
 	if res.Columns == nil {
 		h.answer(w, http.StatusOK, map[string]int64{"rows_affected": res.Affected})
-		return
+		return nil
 	}
 	type column struct {
 		Name string `json:"name"`
@@ -208,8 +230,7 @@ func (h *Handler) sqlJSON(w http.ResponseWriter, r *http.Request, res *sql.Resul
 			rec.Release()
 		}
 		if err != nil {
-			h.problem(w, r, err)
-			return
+			return err
 		}
 	}
 	out = append(out, "]}\n"...)
@@ -218,6 +239,7 @@ func (h *Handler) sqlJSON(w http.ResponseWriter, r *http.Request, res *sql.Resul
 	w.Header().Set("Content-Type", typeJSON)
 	w.Header().Set(headerStats, string(jsonText(stats)))
 	_, _ = w.Write(out) // the client went away
+	return nil
 }
 
 // appendArrays appends rows as arrays, until there are too many.

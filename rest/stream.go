@@ -13,6 +13,7 @@ import (
 	"github.com/apache/arrow-go/v18/arrow/ipc"
 	"github.com/apache/arrow-go/v18/arrow/memory"
 
+	"github.com/millrace/millrace/auth"
 	"github.com/millrace/millrace/errs"
 	"github.com/millrace/millrace/router"
 	"github.com/millrace/millrace/row/jsonrow"
@@ -60,13 +61,18 @@ func (s *stream) flush() error {
 // errDraining ends streams when the server stops.
 var errDraining = errs.New(errs.Draining, "the server is shutting down; go on from the last position elsewhere, or after its restart")
 
-// untilDrain is the request's context, which also ends when the server drains.
+// untilDrain is the request's context, which also ends when the server drains, and when the
+// caller's token expires.
 func (h *Handler) untilDrain(r *http.Request) (context.Context, context.CancelFunc) {
 	ctx, cancel := context.WithCancelCause(r.Context())
+	expired, stop := auth.Expiry(ctx, h.o.Clock.Now)
 	go func() {
+		defer stop()
 		select {
 		case <-h.o.Draining:
 			cancel(errDraining)
+		case <-expired:
+			cancel(auth.ErrExpired)
 		case <-ctx.Done():
 		}
 	}()

@@ -1,6 +1,7 @@
 package rest
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"io"
@@ -119,41 +120,33 @@ func (wr *writing) body(w http.ResponseWriter) error {
 	return wr.json(w)
 }
 
-// endAtDrain makes a stream's body end when the server drains: the read under way
-// fails, and so do those after it.
+// endAtDrain makes a stream's body end when the server drains or the caller's token
+// expires: the read under way fails, and so do those after it.
 func (wr *writing) endAtDrain(w http.ResponseWriter) (stop func()) {
-	wr.r.Body = &untilDraining{ReadCloser: wr.r.Body, draining: wr.h.o.Draining}
-	done := make(chan struct{})
-	go func() {
-		select {
-		case <-wr.h.o.Draining:
-			// A reader without deadlines notices at its next read.
-			_ = http.NewResponseController(w).SetReadDeadline(time.Now()) //nolint:forbidigo // a deadline of the operating system's, not of ours
-		case <-done:
-		}
-	}()
-	return func() { close(done) }
+	ctx, cancel := wr.h.untilDrain(wr.r)
+	wr.r.Body = &bodyUntil{ReadCloser: wr.r.Body, ctx: ctx}
+	// Once the body has ended nothing may touch the deadline: net/http waits at the connection
+	// for the client to go away, and takes a deadline that passes for that.
+	end := context.AfterFunc(ctx, func() {
+		// A reader without deadlines notices at its next read.
+		_ = http.NewResponseController(w).SetReadDeadline(time.Now()) //nolint:forbidigo // a deadline of the operating system's, not of ours
+	})
+	return func() { end(); cancel() }
 }
 
-// untilDraining is a body that ends with an error when the server drains.
-type untilDraining struct {
+// bodyUntil is a body that ends with an error when a context does.
+type bodyUntil struct {
 	io.ReadCloser
-	draining <-chan struct{}
+	ctx context.Context //nolint:containedctx // a reader has none to pass
 }
 
-func (u *untilDraining) Read(p []byte) (int, error) {
-	select {
-	case <-u.draining:
-		return 0, errDraining
-	default:
+func (u *bodyUntil) Read(p []byte) (int, error) {
+	if u.ctx.Err() != nil {
+		return 0, context.Cause(u.ctx)
 	}
 	n, err := u.ReadCloser.Read(p)
-	if err != nil && !errors.Is(err, io.EOF) {
-		select {
-		case <-u.draining:
-			err = errDraining
-		default:
-		}
+	if err != nil && !errors.Is(err, io.EOF) && u.ctx.Err() != nil {
+		err = context.Cause(u.ctx)
 	}
 	return n, err
 }

@@ -95,7 +95,7 @@ func (p *Part) describe(t *millrace.Table) BucketInfo {
 // Offsets resolves a position of a table to the offset of each bucket, by bucket
 // key: where a changelog read from there would begin after the keyed state.
 func (r *Router) Offsets(ctx context.Context, path string, id *millrace.TableID, at Position) (*millrace.Table, map[string]millrace.Offset, error) {
-	o := PlanOptions{View: ChangelogView, ViewSet: true, Until: Position{Kind: Latest}}
+	o := PlanOptions{View: ChangelogView, ViewSet: true, Until: Position{Kind: Latest}, places: true}
 	p, err := r.Plan(ctx, path, &ReadRequest{TableID: id, From: &at}, o)
 	if err != nil {
 		return nil, nil, err
@@ -137,8 +137,18 @@ func (r *Router) Shards(ctx context.Context) []shard.Status {
 
 // Count counts the rows of a table: from what the buckets know of themselves when
 // there is no filter, else by a read of the columns that the filter names.
-func (r *Router) Count(ctx context.Context, path string, req *ReadRequest) (int64, error) {
-	p, err := r.Plan(ctx, path, req, Scan)
+func (r *Router) Count(ctx context.Context, path string, req *ReadRequest) (n int64, err error) {
+	err = Anew(ctx, func() error {
+		n, err = r.count(ctx, path, req)
+		return err
+	})
+	return n, err
+}
+
+func (r *Router) count(ctx context.Context, path string, req *ReadRequest) (int64, error) {
+	o := Scan
+	o.counts = true
+	p, err := r.Plan(ctx, path, req, o)
 	if err != nil {
 		return 0, err
 	}
@@ -148,8 +158,6 @@ func (r *Router) Count(ctx context.Context, path string, req *ReadRequest) (int6
 			return n, nil
 		}
 	}
-	p.Columns, p.Data = nil, nil
-	p.Schema = outputSchema(p.Table, nil)
 	rd := r.Open(p)
 	n, err := countChunks(ctx, rd)
 	return n, errors.Join(err, rd.Close())

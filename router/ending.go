@@ -44,6 +44,11 @@ const dropWait = 10 * time.Second
 // read that begins sees them; those in the lake are removed by then, or, when that takes
 // long or fails, by a Keeper later.
 func (r *Router) DropPartition(ctx context.Context, t *millrace.Table, name string) error {
+	if r.o.Access != nil {
+		if err := r.o.Access.Alter(ctx, t); err != nil {
+			return err
+		}
+	}
 	if !t.Partitioned() {
 		return errs.New(errs.PartitionNotFound, "table %s is not partitioned, so it has no partition to drop", t.Path)
 	}

@@ -50,7 +50,7 @@ func (rd *Reader) openFar(id millrace.ShardID) {
 	if old := rd.far[id]; old != nil {
 		old.end()
 	}
-	ctx, cancel := context.WithCancel(context.Background())
+	ctx, cancel := context.WithCancel(rd.plan.asked.In(context.Background()))
 	s := &farStream{rd: rd, id: id, frames: make(chan farFrame, 1), end: cancel}
 	plan := *rd.plan
 	plan.Parts, plan.snaps, plan.Limit = nil, nil, rd.left

@@ -59,6 +59,9 @@ func LookupColumns(t *millrace.Table, names []string) ([]millrace.Column, error)
 // the order of the primary key. The caller releases the record.
 func (r *Router) Lookup(ctx context.Context, t *millrace.Table, keys arrow.RecordBatch, cols []millrace.Column) (*LookupResult, error) {
 	k, err := r.newKeyReader(t)
+	if err == nil {
+		_, err = r.readsByKey(ctx, t, cols)
+	}
 	if err != nil {
 		return nil, err
 	}
@@ -75,6 +78,12 @@ func (r *Router) LookupOrInsert(ctx context.Context, t *millrace.Table, keys arr
 	k, err := r.newKeyReader(t)
 	if err == nil {
 		err = checkInsert(t)
+	}
+	if err == nil {
+		_, err = r.readsByKey(ctx, t, cols)
+	}
+	if err == nil {
+		_, err = r.Writes(ctx, t)
 	}
 	if err != nil {
 		return nil, err
@@ -114,6 +123,7 @@ type Lookups struct {
 	most int
 	// inserts says that keys without a row get one.
 	inserts bool
+	passes  [2]Pass // to read, and to insert
 }
 
 // rowsOf reads compact rows of a table.
@@ -124,15 +134,33 @@ func (r *Router) rowsOf(t *millrace.Table, cols []millrace.Column) *guardedRows 
 
 // OpenLookups prepares lookups of some columns; with insert, keys without a row get
 // one. An answer of more than about most bytes is refused with errs.TooLarge.
-func (r *Router) OpenLookups(t *millrace.Table, cols []millrace.Column, most int, insert bool) (*Lookups, error) {
+func (r *Router) OpenLookups(ctx context.Context, t *millrace.Table, cols []millrace.Column, most int, insert bool) (*Lookups, error) {
 	k, err := r.newKeyReader(t)
-	if err == nil && insert {
-		err = checkInsert(t)
+	if err != nil {
+		return nil, err
+	}
+	l := &Lookups{keys: k, most: most, inserts: insert}
+	if insert {
+		if err = checkInsert(t); err == nil {
+			l.passes[1], err = r.Writes(ctx, t)
+		}
+	}
+	if err == nil {
+		l.passes[0], err = r.readsByKey(ctx, t, cols)
 	}
 	if err != nil {
 		return nil, err
 	}
-	return &Lookups{keys: k, rd: r.rowsOf(t, nullableColumns(cols)), most: most, inserts: insert}, nil
+	l.rd = r.rowsOf(t, nullableColumns(cols))
+	return l, nil
+}
+
+// Still says whether the caller may go on.
+func (l *Lookups) Still() error {
+	if err := still(l.passes[0]); err != nil {
+		return err
+	}
+	return still(l.passes[1])
 }
 
 func nullableColumns(cols []millrace.Column) []millrace.Column {
@@ -147,6 +175,9 @@ func nullableColumns(cols []millrace.Column) []millrace.Column {
 // of NULLs where there is none. When one of the columns was dropped it is
 // errs.SchemaChanged.
 func (l *Lookups) Next(ctx context.Context, keys arrow.RecordBatch) (*LookupResult, error) {
+	if err := l.Still(); err != nil {
+		return nil, err
+	}
 	if err := l.rd.current(ctx, l.keys.r, l.keys.t.ID); err != nil {
 		return nil, err
 	}

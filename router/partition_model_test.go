@@ -305,7 +305,7 @@ func (m *partitionModel) compareLookups(tbl *partedTable) {
 	keys := m.rows(tbl.Table, strings.Join(text, " "), jsonrow.Options{}, "k", "dt", "hour")
 	cols, err := router.LookupColumns(tbl.Table, []string{"v"})
 	require.NoError(m.t, err)
-	l, err := m.r.OpenLookups(tbl.Table, cols, 1<<20, false)
+	l, err := m.r.OpenLookups(context.Background(), tbl.Table, cols, 1<<20, false)
 	require.NoError(m.t, err)
 	res, err := l.Next(context.Background(), keys.Record)
 	require.NoError(m.t, err)

@@ -344,7 +344,7 @@ func TestKeyedPartitions(t *testing.T) {
 	keys := f.rows(tbl, `{"dt":"c","k":2,"hour":9} {"dt":"nope","k":2,"hour":9} {"dt":"a","k":1,"hour":8} {"dt":"a","k":1,"hour":7}`, jsonrow.Options{}, "dt", "k", "hour")
 	cols, err := router.LookupColumns(tbl, []string{"v", "n"})
 	require.NoError(t, err)
-	l, err := f.r.OpenLookups(tbl, cols, 1<<20, false)
+	l, err := f.r.OpenLookups(t.Context(), tbl, cols, 1<<20, false)
 	require.NoError(t, err)
 	for range 2 {
 		res, err := l.Next(ctx, keys.Record)

@@ -13,6 +13,7 @@ import (
 	"github.com/millrace/millrace/errs"
 	"github.com/millrace/millrace/filter"
 	"github.com/millrace/millrace/storage/segment"
+	"github.com/millrace/millrace/trace"
 )
 
 // View says as what a table is read.
@@ -31,6 +32,8 @@ func (v View) ofLog() bool { return v != RowsView }
 // Plan is a read request resolved: which buckets, from where to where, which
 // columns. It holds snapshots; its owner closes it.
 type Plan struct {
+	asked trace.Carried // by which request
+
 	Table     *millrace.Table
 	View      View
 	Tier      Tier
@@ -54,6 +57,7 @@ type Plan struct {
 	filterParams []json.RawMessage
 	now          time.Time // what CURRENT_TIMESTAMP is
 	filter       *filter.Filter
+	pass         Pass // what its caller may read; nil: everything
 	r            *Router
 	fixed        bool // of one shard that is here: it goes nowhere else, and nothing joins or leaves
 	snaps        map[millrace.ShardID]pinned
@@ -107,6 +111,10 @@ type PlanOptions struct {
 	// KeyOrder asks for the rows of a keyed table as their state has them: those of one
 	// bucket in the order of their keys.
 	KeyOrder bool
+
+	// counts reads no column but those that the filter names, and places none at all: it
+	// asks where the log's records are.
+	counts, places bool
 }
 
 // Scan are the options of a bounded read: everything up to now.
@@ -118,7 +126,7 @@ func (r *Router) Plan(ctx context.Context, path string, req *ReadRequest, o Plan
 	if err != nil {
 		return nil, err
 	}
-	p := &Plan{Table: t, View: view, Tier: tier, Limit: -1, now: r.o.Clock.Now(), snaps: map[millrace.ShardID]pinned{}, r: r}
+	p := &Plan{Table: t, View: view, Tier: tier, Limit: -1, now: r.o.Clock.Now(), snaps: map[millrace.ShardID]pinned{}, r: r, asked: trace.Carry(ctx)}
 	defer func() {
 		if err != nil {
 			p.Close()
@@ -127,17 +135,27 @@ func (r *Router) Plan(ctx context.Context, path string, req *ReadRequest, o Plan
 	if err := p.settings(req); err != nil {
 		return nil, err
 	}
-	if p.Columns, p.Data, err = outputColumns(t, view, req.Columns); err != nil {
-		return nil, err
+	if !o.counts {
+		if p.Columns, p.Data, err = outputColumns(t, view, req.Columns); err != nil {
+			return nil, err
+		}
 	}
 	p.Schema = outputSchema(t, p.Columns)
 	if err := p.compileFilter(req.Filter, req.Params); err != nil {
 		return nil, err
 	}
+	if !o.places { // which tells no more than who may describe the table can see
+		if p.pass, err = r.readsPlan(ctx, p); err != nil {
+			return nil, err
+		}
+	}
 	if err := r.chooseScope(ctx, p, req); err != nil {
 		return nil, err
 	}
-	return p, r.place(ctx, p, req, o)
+	if err := r.place(ctx, p, req, o); err != nil {
+		return nil, err
+	}
+	return p, r.readsKeys(ctx, p)
 }
 
 // Close lets go of the plan's snapshots.

@@ -11,6 +11,7 @@ import (
 	"github.com/millrace/millrace/errs"
 	"github.com/millrace/millrace/row"
 	"github.com/millrace/millrace/storage/shard"
+	"github.com/millrace/millrace/trace"
 )
 
 // prefixLayout is how a prefix of given columns finds its rows: all of them are in
@@ -138,6 +139,10 @@ func (r *Router) PrefixPage(ctx context.Context, t *millrace.Table, req *PrefixR
 	if req.PageSize < 1 || req.PageSize > MaxPageSize {
 		return nil, errs.New(errs.InvalidValue, "limit is between 1 and %d", MaxPageSize)
 	}
+	pass, err := r.reads(ctx, t, cols, req.Prefix.Columns)
+	if err != nil {
+		return nil, err
+	}
 	parts, err := l.parts(ctx, r, t, req.Prefix.Record)
 	if err != nil {
 		return nil, err
@@ -147,8 +152,9 @@ func (r *Router) PrefixPage(ctx context.Context, t *millrace.Table, req *PrefixR
 	}
 	r.metrics.prefixLookups.Inc()
 	p := &Plan{
+		asked: trace.Carry(ctx),
 		Table: t, View: RowsView, Columns: cols, Data: cols, Schema: outputSchema(t, cols), PageSize: req.PageSize,
-		Limit: int64(req.PageSize), limitAll: -1, now: r.o.Clock.Now(), snaps: map[millrace.ShardID]pinned{}, r: r,
+		Limit: int64(req.PageSize), limitAll: -1, now: r.o.Clock.Now(), snaps: map[millrace.ShardID]pinned{}, pass: pass, r: r,
 	}
 	if err := r.look(ctx, p, Question{Snapshot: true}, refs(parts, nil)); err != nil {
 		p.Close()
@@ -211,6 +217,7 @@ type PrefixLookups struct {
 	rd      *guardedRows
 	limit   int64 // rows of a prefix; -1: no limit
 	most    int
+	pass    Pass
 
 	numbers []uint16
 }
@@ -218,16 +225,23 @@ type PrefixLookups struct {
 // OpenPrefixLookups prepares lookups of prefixes that have the given columns. Of each
 // prefix at most limit rows are given (-1: all); an answer of more than about most
 // bytes is refused with errs.TooLarge.
-func (r *Router) OpenPrefixLookups(t *millrace.Table, given, cols []millrace.Column, limit int64, most int) (*PrefixLookups, error) {
+func (r *Router) OpenPrefixLookups(ctx context.Context, t *millrace.Table, given, cols []millrace.Column, limit int64, most int) (*PrefixLookups, error) {
 	l, err := layoutPrefix(t, given)
+	if err != nil {
+		return nil, err
+	}
+	pass, err := r.reads(ctx, t, cols, given)
 	if err != nil {
 		return nil, err
 	}
 	return &PrefixLookups{
 		r: r, t: t, layout: l, buckets: row.NewBucketer(t.Columns(t.BucketKey), t.Buckets),
-		rd: r.rowsOf(t, nullableColumns(cols)), limit: limit, most: most,
+		rd: r.rowsOf(t, nullableColumns(cols)), limit: limit, most: most, pass: pass,
 	}, nil
 }
+
+// Still says whether the caller may go on.
+func (l *PrefixLookups) Still() error { return still(l.pass) }
 
 // PrefixResult is the rows of some prefixes, in the order of the prefixes and within
 // each in that of the keys.
@@ -239,6 +253,9 @@ type PrefixResult struct {
 // Next is the answer for a batch of prefixes, of one instant for each shard. When one
 // of the columns was dropped it is errs.SchemaChanged. The caller releases the record.
 func (l *PrefixLookups) Next(ctx context.Context, prefixes arrow.RecordBatch) (_ *PrefixResult, err error) {
+	if err := l.Still(); err != nil {
+		return nil, err
+	}
 	if err := l.rd.current(ctx, l.r, l.t.ID); err != nil {
 		return nil, err
 	}

@@ -138,7 +138,7 @@ func TestPrefixes(t *testing.T) {
 				rec.Release()
 			}
 			recs := f.rows(tbl, strings.Join(prefixes, ""), jsonrow.Options{}, columns...)
-			l, err := f.r.OpenPrefixLookups(tbl, recs.Columns, tbl.Schema.Columns, -1, 1<<20)
+			l, err := f.r.OpenPrefixLookups(t.Context(), tbl, recs.Columns, tbl.Schema.Columns, -1, 1<<20)
 			require.NoError(t, err)
 			for range 2 {
 				res, err := l.Next(context.Background(), recs.Record)
@@ -157,7 +157,7 @@ func TestPrefixes(t *testing.T) {
 			_, err := f.r.PrefixPage(context.Background(), tbl, &router.PrefixRequest{Prefix: rec, PageSize: 1})
 			f.refused(errs.PrefixTooShort, err)
 			require.Contains(t, err.Error(), "the prefix lacks "+lacks+":", "%s of %+v", given, shape)
-			_, err = f.r.OpenPrefixLookups(tbl, rec.Columns, tbl.Schema.Columns, -1, 1<<20)
+			_, err = f.r.OpenPrefixLookups(t.Context(), tbl, rec.Columns, tbl.Schema.Columns, -1, 1<<20)
 			f.refused(errs.PrefixTooShort, err)
 		}
 	}

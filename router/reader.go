@@ -124,10 +124,13 @@ func (rd *Reader) Stats() *Stats { return &rd.stats }
 // with no wait, when there are none now.
 // The caller releases the chunk before it calls Next again.
 func (rd *Reader) Next(ctx context.Context, wait time.Duration) (*Chunk, error) {
-	var timer <-chan time.Time
+	var timer, again <-chan time.Time
 	late := false // only owners elsewhere are waited for
 	for {
 		if err := ctx.Err(); err != nil {
+			return nil, err
+		}
+		if err := still(rd.plan.pass); err != nil {
 			return nil, err
 		}
 		if rd.left == 0 {
@@ -156,6 +159,11 @@ func (rd *Reader) Next(ctx context.Context, wait time.Duration) (*Chunk, error) 
 			t := time.NewTimer(wait)
 			defer t.Stop()
 			timer = t.C
+			if rd.plan.pass != nil {
+				t := time.NewTicker(PassEvery)
+				defer t.Stop()
+				again = t.C
+			}
 		}
 		wake := (<-chan struct{})(rd.wake)
 		if more { // a filter takes nothing of what is read
@@ -176,6 +184,7 @@ func (rd *Reader) Next(ctx context.Context, wait time.Duration) (*Chunk, error) 
 			defer t.Stop()
 			timer = t.C
 		case <-wake:
+		case <-again:
 		case <-ctx.Done():
 			return nil, ctx.Err()
 		}

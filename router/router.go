@@ -62,7 +62,8 @@ type Options struct {
 	Catalog    Catalog
 	Owners     Owners
 	Signer     Signer
-	Lake       Lake // nil: no table has a lake table
+	Lake       Lake   // nil: no table has a lake table
+	Access     Access // nil: everybody may do everything
 	Clock      Clock
 	Logger     *slog.Logger
 	Registerer prometheus.Registerer
@@ -103,7 +104,7 @@ func (r *Router) Table(ctx context.Context, path string, id *millrace.TableID) (
 	if err != nil {
 		return nil, errs.New(errs.InvalidName, "%v", err)
 	}
-	t, err := r.o.Catalog.Table(ctx, tp)
+	t, err := r.named(ctx, tp)
 	if err != nil {
 		return nil, err
 	}

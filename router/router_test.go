@@ -97,6 +97,8 @@ type fixture struct {
 	r   *router.Router
 	// lake is nil for tests that have none.
 	lake router.Lake
+	// access is nil for tests in which everybody may do everything.
+	access router.Access
 }
 
 func newFixture(t *testing.T) *fixture {
@@ -113,7 +115,7 @@ func (f *fixture) open() {
 	})
 	require.NoError(f.t, err)
 	require.NoError(f.t, f.w.Err())
-	f.r = newRouter(router.Options{Catalog: f.cat, Signer: plainSigner{}, Lake: f.lake, Clock: realClock{}, Logger: slog.New(slog.DiscardHandler), Registerer: prometheus.NewRegistry()}, f.w.Shards())
+	f.r = newRouter(router.Options{Catalog: f.cat, Signer: plainSigner{}, Lake: f.lake, Access: f.access, Clock: realClock{}, Logger: slog.New(slog.DiscardHandler), Registerer: prometheus.NewRegistry()}, f.w.Shards())
 }
 
 // crash drops everything that is not synced and opens again.

@@ -275,7 +275,7 @@ func TestLookupsOutliveAlter(t *testing.T) {
 	open := func(names ...string) *router.Lookups {
 		cols, err := router.LookupColumns(old, names)
 		require.NoError(t, err)
-		l, err := f.r.OpenLookups(old, cols, 1<<20, false)
+		l, err := f.r.OpenLookups(t.Context(), old, cols, 1<<20, false)
 		require.NoError(t, err)
 		return l
 	}

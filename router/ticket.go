@@ -13,6 +13,7 @@ import (
 	"github.com/millrace/millrace/errs"
 	"github.com/millrace/millrace/storage/segment"
 	"github.com/millrace/millrace/storage/shard"
+	"github.com/millrace/millrace/trace"
 )
 
 // How long what a client carries is good for.
@@ -202,7 +203,23 @@ func (r *Router) unseal(ctx context.Context, text string, page bool) (*Plan, err
 	if now := r.o.Clock.Now(); now.Unix() > f.Expires {
 		return nil, errs.New(errs.TicketExpired, "the ticket or page token expired at %s; ask for a new one", time.Unix(f.Expires, 0).UTC().Format(time.RFC3339))
 	}
-	return r.planOf(ctx, &f, false)
+	t, err := r.o.Catalog.TableByID(ctx, f.Table)
+	if err == nil {
+		err = r.mayOpen(ctx, t)
+	}
+	if err != nil {
+		return nil, err
+	}
+	p, err := r.planOf(ctx, &f, false)
+	if err != nil {
+		return nil, err
+	}
+	// Whoever made it, the caller is whom it is opened for.
+	if p.pass, err = r.readsPlan(ctx, p); err != nil {
+		p.Close()
+		return nil, err
+	}
+	return p, nil
 }
 
 // planOf is the plan that a form stands for; see Plan.fixed.
@@ -216,6 +233,7 @@ func (r *Router) planOf(ctx context.Context, f *planForm, fixed bool) (*Plan, er
 		return nil, err
 	}
 	p := &Plan{
+		asked: trace.Carry(ctx),
 		Table: t, View: f.View, Tier: f.Tier, Limit: f.Limit, Follow: f.Follow, Heartbeat: f.Heartbeat, PageSize: f.PageSize,
 		now: time.UnixMicro(f.NowMicros).UTC(), snaps: map[millrace.ShardID]pinned{}, r: r, fixed: fixed,
 	}
@@ -369,6 +387,9 @@ func (rd *Reader) NextPage(ctx context.Context) (string, error) {
 	next.Limit = left
 	next.Parts = rd.resumeParts()
 	next.snaps = maps.Clone(rd.plan.snaps)
+	if err := rd.r.readsKeys(ctx, &next); err != nil {
+		return "", err
+	}
 	if err := rd.r.Hold(ctx, &next, PageIdle, 0); err != nil {
 		return "", err
 	}

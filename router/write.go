@@ -134,6 +134,9 @@ type pendingPart struct {
 // longer needed; Wait gives the outcome.
 func (r *Router) StartWrite(ctx context.Context, req *WriteRequest) (*PendingWrite, error) {
 	r.foreground.add()
+	if _, err := r.Writes(ctx, req.Table); err != nil {
+		return nil, err
+	}
 	if err := checkWrite(req); err != nil {
 		return nil, err
 	}

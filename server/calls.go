@@ -7,6 +7,7 @@ import (
 	"time"
 
 	millrace "github.com/millrace/millrace"
+	"github.com/millrace/millrace/auth"
 	"github.com/millrace/millrace/cluster"
 	"github.com/millrace/millrace/cluster/subject"
 	"github.com/millrace/millrace/router"
@@ -30,15 +31,17 @@ func (s *Server) openCalls(ctx context.Context, o router.Options) error {
 	signer := s.signer(ctx, signInternal, internalLife)
 	transport := subject.New(s.member.conn, cluster.NamesOf(s.catalog.ClusterID()), subject.Options{Logger: s.log, Registerer: s.metrics.registry})
 	s.onStop("calls", func(context.Context) error { transport.Close(); return nil })
+	dialer := &net.Dialer{Timeout: dialTime}
 	s.member.away = shardrpc.NewClient(shardrpc.ClientOptions{
 		Transport: transport,
 		HTTP: shardrpc.HTTP{
 			Client: &http.Client{Transport: &http.Transport{
-				DialContext: (&net.Dialer{Timeout: dialTime}).DialContext, MaxIdleConnsPerHost: idlePerPeer, IdleConnTimeout: time.Minute,
+				DialContext: dialer.DialContext, DialTLSContext: s.dialTLS(dialer), MaxIdleConnsPerHost: idlePerPeer, IdleConnTimeout: time.Minute,
 				DisableCompression: true, WriteBufferSize: 256 << 10, ReadBufferSize: 256 << 10,
 			}},
 			Token: func() (string, error) { return signer.Sign([]byte(s.member.name)) },
 		},
+		Registerer: s.metrics.registry,
 	})
 	o.Owners = owners{s}
 	s.router = router.New(o)
@@ -46,13 +49,15 @@ func (s *Server) openCalls(ctx context.Context, o router.Options) error {
 		return nil
 	}
 	answering := shardrpc.NewServer(shardrpc.ServerOptions{
-		Address: "http://" + s.advertisedHTTP(), Owners: owners{s}, Router: s.router, Table: s.catalog.TableByID,
+		Address: s.scheme() + s.advertisedHTTP(), Owners: owners{s}, Router: s.router, Table: s.catalog.TableByID,
 		Verify: func(token string) error { _, err := signer.Verify(token); return err },
-		Logger: s.log,
+		Logger: s.log, Registerer: s.metrics.registry, Tracer: s.tracer,
 	})
 	s.front.serveInternal(answering)
 	s.member.host = newShardHost(s, func(id millrace.ShardID) (func(), error) {
-		return transport.Serve(id, answering.Answer)
+		return transport.Serve(id, func(ctx context.Context, id millrace.ShardID, request []byte) []byte {
+			return answering.Answer(auth.With(ctx, auth.System), id, request) // who asked has checked his caller
+		})
 	})
 	return nil
 }

@@ -4,12 +4,17 @@ import (
 	"context"
 	"crypto/rand"
 	"encoding/hex"
+	"errors"
 	"fmt"
 	"log/slog"
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"time"
+
+	"golang.org/x/sync/errgroup"
 
 	millrace "github.com/millrace/millrace"
 	"github.com/millrace/millrace/catalog"
@@ -29,6 +34,9 @@ const (
 	clusterShards = 16
 	// leaveTime is how long a process that stops takes to hand over its shards.
 	leaveTime = 60 * time.Second
+	// lastCheckpointTime is how long the last checkpoints of a process may take to get into
+	// the object store.
+	lastCheckpointTime = 15 * time.Second
 	// openTime is how long a start waits for NATS, and openPause between two tries.
 	openTime  = 2 * time.Minute
 	openPause = 500 * time.Millisecond
@@ -40,9 +48,10 @@ type member struct {
 	conn     *cluster.Conn
 	replicas int
 	logs     *stream.Streams
-	manager  *owner.Manager
-	host     *shardHost // nil without the role worker
+	manager  atomic.Pointer[owner.Manager] // nil until it joins
+	host     *shardHost                    // nil without the role worker
 	teller   *teller
+	ends     endings
 	away     *shardrpc.Client
 }
 
@@ -72,7 +81,7 @@ func (s *Server) openNATS(ctx context.Context) error {
 	for _, w := range found.Warnings {
 		s.log.WarnContext(ctx, "nats is not set as it should be", slog.String("found", w))
 	}
-	s.member = &member{name: name, conn: conn, replicas: found.Replicas}
+	s.member = &member{name: name, conn: conn, replicas: found.Replicas, ends: endings{s: s}}
 	return nil
 }
 
@@ -109,13 +118,20 @@ func (s *Server) openClusterCatalog(ctx context.Context) (*catalog.Catalog, erro
 	kv, err := patiently(ctx, s, func() (*keyvalue.Store, error) {
 		return keyvalue.Open(ctx, keyvalue.Options{
 			Cluster: s.settings.ClusterName, Process: s.member.name, Replicas: s.member.replicas,
-			Conn: s.member.conn, Clock: s.clock, Logger: s.log,
+			Conn: s.member.conn, Clock: s.clock, Logger: s.log, Registerer: s.metrics.registry,
 		})
 	})
 	if err != nil {
 		return nil, err
 	}
-	return catalog.OpenKV(ctx, kv, catalog.Options{Shards: s.settings.Shards, NewShards: clusterShards, Clock: s.clock.Now, Logger: s.log})
+	if err := s.mayBeNew(ctx, kv); err != nil {
+		return nil, errors.Join(err, kv.Close())
+	}
+	c, err := catalog.OpenKV(ctx, kv, catalog.Options{Shards: s.settings.Shards, NewShards: clusterShards, Clock: s.clock.Now, Logger: s.log})
+	if err != nil {
+		return nil, errors.Join(err, kv.Close())
+	}
+	return c, nil
 }
 
 // patiently opens something in NATS again while that is not available: a stream that was
@@ -174,21 +190,43 @@ func (s *Server) join(ctx context.Context) error {
 	if s.member.host != nil {
 		o.Host = s.member.host
 	}
-	s.member.manager = owner.New(o)
+	manager := owner.New(o)
 	if s.member.host != nil {
-		s.member.host.manager = s.member.manager
+		s.member.host.manager = manager
 	}
-	if err := s.member.manager.Start(ctx); err != nil {
+	if err := manager.Start(ctx); err != nil {
 		return err
 	}
-	s.health.watch("cluster", s.member.manager.Err)
+	s.member.manager.Store(manager)
+	s.health.watch("cluster", manager.Err)
 	s.onStop("membership", func(ctx context.Context) error {
 		ctx, cancel := context.WithTimeout(ctx, leaveTime)
 		defer cancel()
-		s.member.manager.Drain(ctx)
-		return s.member.manager.Stop(ctx)
+		manager.Drain(ctx)
+		s.lastCheckpoints(ctx)
+		return manager.Stop(ctx)
 	})
 	return nil
+}
+
+// lastCheckpoints puts what nobody took over into the object store, as when a whole
+// cluster is stopped. What does not get there in time is in the log.
+func (s *Server) lastCheckpoints(ctx context.Context) {
+	if s.worker == nil {
+		return
+	}
+	ctx, cancel := context.WithTimeout(ctx, lastCheckpointTime)
+	defer cancel()
+	var all errgroup.Group
+	for _, sh := range s.worker.Shards() {
+		all.Go(func() error {
+			if err := sh.CheckpointRemote(ctx); err != nil {
+				s.log.InfoContext(ctx, "the last rows of a shard are in its log alone", slog.Int("shard", int(sh.Status().ID)), slog.Any("err", err))
+			}
+			return nil
+		})
+	}
+	_ = all.Wait() // none fails
 }
 
 // advertisedHTTP is where other processes reach this one.
@@ -201,7 +239,11 @@ func (s *Server) advertisedHTTP() string {
 
 // mine says whether thing n of a role's work is this process's.
 func (s *Server) mine(role string, n uint64) bool {
-	return s.member == nil || s.member.manager != nil && s.member.manager.Mine(role, n)
+	if s.member == nil {
+		return true
+	}
+	m := s.member.manager.Load()
+	return m != nil && m.Mine(role, n)
 }
 
 // told follows the catalog: shards that are here go by what others change.
@@ -217,18 +259,48 @@ func (s *Server) told(c catalog.Changes) {
 	for _, p := range c.RemovedPartitions {
 		ends = append(ends, ending{p.Table, p.ID})
 	}
-	if len(ends) == 0 {
-		return
+	if len(ends) > 0 {
+		s.member.ends.add(ends)
 	}
-	go func() { // the front that drops asks each owner too; this is for who was away
-		for _, sh := range s.worker.Shards() {
-			for _, e := range ends {
-				if err := e.in(sh); err != nil && !errs.Is(err, errs.NotOwner) && !errs.Is(err, errs.Draining) {
-					s.log.Warn("dropped data is still in a shard", slog.Any("err", err))
+}
+
+// endings are what was dropped and is to be dropped in the shards that are here, by one
+// goroutine at a time. The front that drops asks each owner too; this is for who was away.
+type endings struct {
+	s       *Server
+	mu      sync.Mutex
+	left    []ending
+	running bool
+}
+
+func (e *endings) add(ends []ending) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.left = append(e.left, ends...)
+	if !e.running {
+		e.running = true
+		go e.run()
+	}
+}
+
+// run drops until nothing is left.
+func (e *endings) run() {
+	for {
+		e.mu.Lock()
+		some := e.left
+		e.left, e.running = nil, len(some) > 0
+		e.mu.Unlock()
+		if len(some) == 0 {
+			return
+		}
+		for _, sh := range e.s.worker.Shards() {
+			for _, end := range some {
+				if err := end.in(sh); err != nil && !errs.Is(err, errs.NotOwner) && !errs.Is(err, errs.Draining) {
+					e.s.log.Warn("dropped data is still in a shard", slog.Any("err", err))
 				}
 			}
 		}
-	}()
+	}
 }
 
 // ending is a table, or a partition of it, that was dropped.

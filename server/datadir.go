@@ -106,7 +106,10 @@ type addressesRecord struct {
 	HTTP    string `json:"http"`
 	Flight  string `json:"flight"`
 	Metrics string `json:"metrics,omitempty"`
-	PID     int    `json:"pid"`
+	Debug   string `json:"debug,omitempty"`
+	// TLS says that HTTP and Flight speak it; Metrics never does.
+	TLS bool `json:"tls,omitempty"`
+	PID int  `json:"pid"`
 }
 
 func publishAddresses(dir string, r addressesRecord) error {

@@ -22,17 +22,24 @@
 //	V1  One server at a time has a data directory, and a data directory belongs to
 //	    one cluster: a catalog that is another's, or was lost and made anew, is refused.
 //	V2  Without authentication a server listens on loopback addresses only and
-//	    answers loopback Host names only, unless it is told to be insecure.
+//	    answers loopback Host names only, unless it is told to be insecure. With it, every
+//	    request but for health, the document and its pages has a caller (auth.Of).
 //	V3  Every answer carries X-Request-Id, the caller's when it sent a good one.
 //	V4  A request makes progress or is ended: headers within 10 s, each piece of a
-//	    body within 30 s, idle connections for 2 min.
+//	    body or of an answer within 30 s, 1 KiB of a body in each 2 min of waiting, idle
+//	    connections for 2 min. A port holds a bounded number of connections, and closes
+//	    one without work for a new one.
 //	V5  What a setting of a later release asks for is refused, never ignored.
 //	V6  A lake that does not answer keeps nothing else from being served, nor the server
 //	    from starting or being ready.
 //	V7  A process of a cluster answers other processes only with a token of the cluster
 //	    (shardrpc), and for shards it serves at that moment.
+//	V8  With a certificate both ports speak TLS only, and so does every address that is
+//	    told of them; metrics-addr never does (package certs).
+//	V9  A page in a browser changes nothing here, unless it is ours or of an origin that was
+//	    allowed; whatever a browser adds unasked is no leave.
 //
 // Files, below the data directory: LOCK (the pid of the server that holds it),
-// cluster.json (whose data this is), addresses.json (where the running server
+// cluster.json (whose data this is), auth/dev-key.json (package token), addresses.json (where the running server
 // listens); the folders are those of packages catalog and storage.
 package server

@@ -18,7 +18,9 @@ import (
 
 	"github.com/go-chi/chi/v5"
 
+	"github.com/millrace/millrace/auth"
 	"github.com/millrace/millrace/errs"
+	"github.com/millrace/millrace/trace"
 )
 
 type testFront struct {
@@ -38,7 +40,7 @@ func newTestFront(t *testing.T, api http.Handler) *testFront {
 	clock := func() time.Time { return time.Now().Add(time.Duration(f.now.Load())) }
 	h := newHealth(clock)
 	log := slog.New(slog.DiscardHandler)
-	f.front = newFront(h, newMetrics("v1.2.3", []string{"insecure"}, h), log, clock, false)
+	f.front = newFront(h, newMetrics("v1.2.3", []string{"insecure"}, h, func() int64 { return 0 }), log, clock, auth.Off{}, false)
 	if api != nil {
 		f.serveAPI(api)
 		h.enter(serving)
@@ -172,13 +174,13 @@ func TestHosts(t *testing.T) {
 func TestRequestIDs(t *testing.T) {
 	f := newTestFront(t, okAPI())
 	for _, id := range []string{"abc-123", strings.Repeat("x", 128), "a/b:c=d+e"} {
-		if _, h, _ := f.get(t, "/v1/things/1", headerRequestID, id); h.Get(headerRequestID) != id {
-			t.Errorf("%q came back as %q", id, h.Get(headerRequestID))
+		if _, h, _ := f.get(t, "/v1/things/1", trace.HeaderRequestID, id); h.Get(trace.HeaderRequestID) != id {
+			t.Errorf("%q came back as %q", id, h.Get(trace.HeaderRequestID))
 		}
 	}
 	for _, id := range []string{"", strings.Repeat("x", 129), "a b", "a\tb", "é", `a"b`, `a\b`} {
-		if _, h, _ := f.get(t, "/v1/things/1", headerRequestID, id); len(h.Get(headerRequestID)) != 36 {
-			t.Errorf("%q came back as %q", id, h.Get(headerRequestID))
+		if _, h, _ := f.get(t, "/v1/things/1", trace.HeaderRequestID, id); len(h.Get(trace.HeaderRequestID)) != 36 {
+			t.Errorf("%q came back as %q", id, h.Get(trace.HeaderRequestID))
 		}
 	}
 }
@@ -216,7 +218,7 @@ func TestMetrics(t *testing.T) {
 			names = append(names, fam.GetName())
 		}
 	}
-	want := "millrace_server_build_info millrace_server_http_request_duration_seconds millrace_server_http_requests_total millrace_server_ready_info millrace_server_unsafe_setting_info"
+	want := "millrace_server_build_info millrace_server_http_inflight_requests millrace_server_http_request_duration_seconds millrace_server_http_requests_total millrace_server_ready_info millrace_server_unsafe_setting_info"
 	if got := strings.Join(names, " "); got != want {
 		t.Errorf("names changed:\n%s\n%s", got, want)
 	}

@@ -2,6 +2,7 @@ package server
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"net"
@@ -12,32 +13,38 @@ import (
 	"time"
 
 	"github.com/go-chi/chi/v5"
-	"github.com/google/uuid"
 
+	"github.com/millrace/millrace/auth"
 	"github.com/millrace/millrace/errs"
 	"github.com/millrace/millrace/icebergrest"
 	"github.com/millrace/millrace/shardrpc"
+	"github.com/millrace/millrace/trace"
 )
 
 const (
 	headerTime     = 10 * time.Second
 	idleTime       = 2 * time.Minute
 	maxHeaderBytes = 64 << 10
-	// maxRequestID is the longest request id that is taken from a caller.
-	maxRequestID = 128
+	// maxStreams bounds the requests under way of one connection of HTTP/2.
+	maxStreams = 250
 )
 
-const headerRequestID = "X-Request-Id"
-
 // front is what stands before the handlers of the API: request ids, the Host
-// check, health and metrics, and the refusal of work before and after serving.
+// check, who calls, health and metrics, and the refusal of work before and after serving.
 type front struct {
 	health  *health
 	metrics *metrics
 	log     *slog.Logger
 	clock   func() time.Time
+	// callers finds out who calls.
+	callers auth.Authenticator
 	// anyHost turns the Host check off.
 	anyHost bool
+	// pages says which pages in browsers may call.
+	pages *pages
+
+	// tracer begins spans; nil: there are none.
+	tracer *trace.Tracer
 
 	// api serves what is not health or metrics; nil until the server is ready.
 	api atomic.Pointer[http.Handler]
@@ -49,8 +56,8 @@ type front struct {
 	idle chan struct{}
 }
 
-func newFront(h *health, m *metrics, log *slog.Logger, clock func() time.Time, anyHost bool) *front {
-	return &front{health: h, metrics: m, log: log, clock: clock, anyHost: anyHost, idle: make(chan struct{}, 1)}
+func newFront(h *health, m *metrics, log *slog.Logger, clock func() time.Time, callers auth.Authenticator, anyHost bool) *front {
+	return &front{health: h, metrics: m, log: log, clock: clock, callers: callers, anyHost: anyHost, pages: newPages(nil), idle: make(chan struct{}, 1)}
 }
 
 // serveAPI lets h answer from now on.
@@ -62,20 +69,25 @@ func (f *front) serveInternal(h http.Handler) { f.internal.Store(&h) }
 // handler is the whole HTTP side.
 func (f *front) handler() http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		id := requestID(r.Header.Get(headerRequestID))
-		w.Header().Set(headerRequestID, id)
+		ctx, req := trace.With(r.Context(), trace.RequestID(r.Header.Get(trace.HeaderRequestID)))
+		w.Header().Set(trace.HeaderRequestID, req.ID)
+		ctx, span := f.traced(ctx, r)
 		rctx := chi.NewRouteContext()
-		r = r.WithContext(context.WithValue(r.Context(), chi.RouteCtxKey, rctx))
+		r = r.WithContext(context.WithValue(ctx, chi.RouteCtxKey, rctx))
 		rec := newRecorder(w, r, f.clock)
 		began := f.clock()
 		defer func() {
 			took := f.clock().Sub(began)
 			rec.end()
 			f.metrics.request(rctx.RoutePattern(), r.Method, rec.status, took)
-			f.log.DebugContext(r.Context(), "request", slog.String("request_id", id), slog.String("method", r.Method),
+			f.metrics.failed(req.Failure())
+			endSpan(span, req, r.Method, rctx.RoutePattern(), rec.status)
+			f.log.DebugContext(r.Context(), "request", slog.String("method", r.Method),
 				slog.String("path", r.URL.Path), slog.Int("status", rec.status), slog.Duration("took", took))
 		}()
-		f.route(rec, r)
+		if f.pages.admit(rec, r) {
+			f.route(rec, r)
+		}
 	})
 }
 
@@ -89,7 +101,7 @@ func (f *front) route(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	if h := f.internal.Load(); h != nil && shardrpc.Serves(r.URL.Path) { // which wants a token of the cluster
-		(*h).ServeHTTP(w, r)
+		(*h).ServeHTTP(w, r.WithContext(auth.With(r.Context(), auth.System))) // who asked has checked his caller
 		return
 	}
 	if !f.anyHost && !loopbackHost(r.Host) {
@@ -97,11 +109,46 @@ func (f *front) route(w http.ResponseWriter, r *http.Request) {
 			"this server has no authentication and answers to loopback names only, such as localhost and 127.0.0.1; %q is none", clip(r.Host)))
 		return
 	}
+	if !open(r.URL.Path) {
+		p, err := f.callers.Authenticate(r.Context(), shown(r))
+		if err != nil {
+			f.unknown(w, r, err)
+			return
+		}
+		r = r.WithContext(auth.With(r.Context(), p))
+	}
 	if r.URL.Path == "/metrics" {
 		f.metrics.handler.ServeHTTP(w, r)
 		return
 	}
 	f.work(w, r)
+}
+
+// open says whether a path needs no caller: it tells what is in every copy of the program.
+func open(path string) bool {
+	return path == "/openapi.json" || path == "/docs" || strings.HasPrefix(path, "/docs/")
+}
+
+// shown is what a request shows of its caller.
+func shown(r *http.Request) auth.Shown {
+	s := auth.Shown{Authorization: r.Header.Values("Authorization")}
+	if r.TLS != nil && len(r.TLS.VerifiedChains) > 0 {
+		s.Certificate = r.TLS.PeerCertificates[0]
+	}
+	return s
+}
+
+// unknown refuses a request whose caller is not known.
+func (f *front) unknown(w http.ResponseWriter, r *http.Request, err error) {
+	e, ok := errors.AsType[*errs.Error](err)
+	if !ok {
+		f.log.ErrorContext(r.Context(), "a caller could not be authenticated", slog.Any("err", err))
+		e = errs.New(errs.Unavailable, "the server could not find out who calls; try again in a while")
+	}
+	if e.Code == errs.Unauthenticated {
+		w.Header().Set("WWW-Authenticate", auth.Challenge)
+	}
+	refuse(w, r, e)
 }
 
 // work hands a request to the API, when it takes any.
@@ -152,23 +199,11 @@ func (f *front) observing() http.Handler {
 // newHTTPServer is an http.Server with limits on what a client may hold.
 func newHTTPServer(h http.Handler, log *slog.Logger) *http.Server {
 	return &http.Server{
-		Handler: h, ReadHeaderTimeout: headerTime, IdleTimeout: idleTime, MaxHeaderBytes: maxHeaderBytes,
+		Handler: h, ReadHeaderTimeout: headerTime, IdleTimeout: idleTime, MaxHeaderBytes: maxHeaderBytes, ConnState: httpState,
+		// A peer that is gone is noticed by a ping, one that takes nothing by what waits for it.
+		HTTP2:    &http.HTTP2Config{MaxConcurrentStreams: maxStreams, SendPingTimeout: stallTime, PingTimeout: stallTime / 2, WriteByteTimeout: stallTime},
 		ErrorLog: slog.NewLogLogger(log.Handler(), slog.LevelDebug), // broken connections
 	}
-}
-
-// requestID is the caller's id when it is one that can stand in logs and headers,
-// and else a new one.
-func requestID(given string) string {
-	if given == "" || len(given) > maxRequestID {
-		return uuid.NewString()
-	}
-	for i := range len(given) {
-		if c := given[i]; c <= ' ' || c > '~' || c == '"' || c == '\\' {
-			return uuid.NewString()
-		}
-	}
-	return given
 }
 
 // loopbackHost says whether a Host header names this machine to itself, so that a
@@ -188,16 +223,17 @@ func loopbackHost(host string) bool {
 // refuse answers with an error before any handler has seen the request.
 func refuse(w http.ResponseWriter, r *http.Request, e *errs.Error) {
 	if icebergrest.Serves(r.URL.Path) {
-		icebergrest.Refuse(w, e)
+		icebergrest.Refuse(w, r, e)
 		return
 	}
+	trace.Of(r.Context()).Fail(e.Code)
 	kind := errs.KindOf(e.Code)
-	if kind.RetryAfterSeconds > 0 {
-		w.Header().Set("Retry-After", fmt.Sprint(kind.RetryAfterSeconds))
+	if wait := e.Wait(); wait > 0 {
+		w.Header().Set("Retry-After", fmt.Sprint(wait))
 	}
 	answerJSON(w, "application/problem+json", kind.HTTP, map[string]any{
 		"type": "/docs/errors#" + string(e.Code), "title": kind.Title, "status": kind.HTTP, "detail": e.Message,
-		"instance": r.URL.EscapedPath(), "code": e.Code, "request_id": w.Header().Get(headerRequestID),
+		"instance": r.URL.EscapedPath(), "code": e.Code, "request_id": w.Header().Get(trace.HeaderRequestID),
 	})
 }
 

@@ -63,14 +63,14 @@ func (l noLake) Metadata(context.Context, *millrace.Table) (string, []byte, erro
 }
 
 // openTier makes what takes tables to the lake; it begins with the doors.
-func (s *Server) openTier(context.Context) error {
+func (s *Server) openTier(ctx context.Context) error {
 	hook, err := failpoint(s.failAt)
 	if err != nil {
 		return err
 	}
 	o := tier.Options{
 		Format: s.lake, Catalog: s.catalog, Hook: hook,
-		Clock: s.clock, Logger: s.log, Registerer: s.metrics.registry,
+		Clock: s.clock, Logger: s.log, Registerer: s.metrics.registry, Tracer: s.tracer,
 	}
 	if s.member == nil {
 		for _, sh := range s.worker.Shards() {
@@ -81,7 +81,7 @@ func (s *Server) openTier(context.Context) error {
 		o.Shards = []tier.Shard{s.member.teller}
 		o.Mine = func(id millrace.TableID) bool { return s.mine(owner.RoleTier, uint64(id)) }
 	}
-	s.tier = tier.New(o)
+	s.tier = tier.New(ctx, o)
 	s.onStop("tiering", func(context.Context) error { return s.tier.Close() })
 	return nil
 }
@@ -97,7 +97,7 @@ func (s *Server) icebergAddress() string {
 // doors is the whole of the API: the catalog of stock readers below its root, and the
 // operations.
 func (s *Server) doors(api http.Handler) http.Handler {
-	readers := icebergrest.New(icebergrest.Options{Catalog: s.catalog, Lake: s.lake, FileIO: s.fileIO(), Logger: s.log})
+	readers := icebergrest.New(icebergrest.Options{Catalog: s.guard, Access: s.guard, Lake: s.lake, FileIO: s.fileIO(), Logger: s.log})
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if icebergrest.Serves(r.URL.Path) {
 			readers.ServeHTTP(w, r)

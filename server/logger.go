@@ -9,6 +9,8 @@ import (
 
 	"github.com/lmittmann/tint"
 	"golang.org/x/term"
+
+	"github.com/millrace/millrace/trace"
 )
 
 // Formats of the log.
@@ -24,12 +26,12 @@ func newLogger(w io.Writer, s *Settings) *slog.Logger {
 		panic(err) // Validate has taken it
 	}
 	if s.LogFormat == formatJSON {
-		return slog.New(slog.NewJSONHandler(w, &slog.HandlerOptions{Level: level}))
+		return slog.New(trace.NewHandler(slog.NewJSONHandler(w, &slog.HandlerOptions{Level: level})))
 	}
 	f, isFile := w.(*os.File)
-	return slog.New(tint.NewTextHandler(w, &tint.Options{
+	return slog.New(trace.NewHandler(tint.NewTextHandler(w, &tint.Options{
 		Level: level, TimeFormat: time.RFC3339, NoColor: !isFile || !term.IsTerminal(int(f.Fd())),
-	}))
+	})))
 }
 
 func logLevel(s string) (slog.Level, error) {

@@ -12,21 +12,25 @@ func (s *Server) members() rest.Members {
 	if s.member == nil {
 		return s.alone()
 	}
-	v := s.member.manager.View()
 	out := rest.Members{Mode: openapi.ClusterModeCluster, Workers: []openapi.Worker{}}
+	m := s.member.manager.Load()
+	if m == nil { // it has not joined yet
+		return out
+	}
+	v := m.View()
 	for _, w := range v.Workers {
 		started, seen := time.UnixMicro(w.StartedMicros).UTC(), w.Age.Milliseconds()
-		m := openapi.Worker{
+		p := openapi.Worker{
 			ID: w.Worker, Address: w.HTTP, FlightAddress: w.Flight, Version: w.Version, State: openapi.WorkerStateReady, Shards: w.Leads,
 			FeatureLevel: w.FeatureLevel, SeenMs: seen, StartedAt: started,
 		}
 		if w.Draining {
-			m.State = openapi.WorkerStateDraining
+			p.State = openapi.WorkerStateDraining
 		}
 		for _, r := range w.Roles {
-			m.Roles = append(m.Roles, openapi.WorkerRoles(r))
+			p.Roles = append(p.Roles, openapi.WorkerRoles(r))
 		}
-		out.Workers = append(out.Workers, m)
+		out.Workers = append(out.Workers, p)
 	}
 	for _, sh := range v.Shards {
 		out.Shards = append(out.Shards, openapi.Shard{

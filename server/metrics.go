@@ -8,20 +8,23 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
+
+	"github.com/millrace/millrace/errs"
 )
 
 // metrics are the registry of the process and what the server itself tells.
 type metrics struct {
-	registry *prometheus.Registry
+	registry *registry
 	handler  http.Handler
 	requests *prometheus.CounterVec
 	seconds  *prometheus.HistogramVec
+	errors   *prometheus.CounterVec
 }
 
 // newMetrics makes the registry that every part registers with.
-func newMetrics(version string, unsafe []string, h *health) *metrics {
+func newMetrics(version string, unsafe []string, h *health, working func() int64) *metrics {
 	m := &metrics{
-		registry: prometheus.NewRegistry(),
+		registry: &registry{Registry: prometheus.NewRegistry()},
 		requests: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "millrace_server_http_requests_total", Help: "HTTP requests answered.",
 		}, []string{"route", "method", "status"}),
@@ -30,6 +33,12 @@ func newMetrics(version string, unsafe []string, h *health) *metrics {
 			Buckets: []float64{.0005, .001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30},
 		}, []string{"route", "method"}),
 	}
+	m.errors = prometheus.NewCounterVec(prometheus.CounterOpts{
+		Name: "millrace_server_http_errors_total", Help: "HTTP requests that failed, by the code of the error that their caller was told; streams that broke off included.",
+	}, []string{"code"})
+	inFlight := prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "millrace_server_http_inflight_requests", Help: "HTTP requests under way, streams included."}, func() float64 {
+		return float64(working())
+	})
 	build := prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: "millrace_server_build_info", Help: "1, with the version of the program."}, []string{"version"})
 	build.WithLabelValues(version).Set(1)
 	unsafeSettings := prometheus.NewGaugeVec(prometheus.GaugeOpts{
@@ -44,10 +53,17 @@ func newMetrics(version string, unsafe []string, h *health) *metrics {
 		}
 		return 0
 	})
-	m.registry.MustRegister(m.requests, m.seconds, build, unsafeSettings, ready,
+	m.registry.MustRegister(m.requests, m.seconds, m.errors, inFlight, build, unsafeSettings, ready,
 		collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
-	m.handler = promhttp.HandlerFor(m.registry, promhttp.HandlerOpts{})
+	m.handler = promhttp.HandlerFor(m.registry.Registry, promhttp.HandlerOpts{})
 	return m
+}
+
+// failed counts an error that a caller was told; "" is none.
+func (m *metrics) failed(code errs.Code) {
+	if code != "" {
+		m.errors.WithLabelValues(string(code)).Inc()
+	}
 }
 
 // unroutedLabel stands for every path that no operation has.

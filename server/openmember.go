@@ -44,7 +44,7 @@ func (s *Server) openMember(ctx context.Context, o storage.Options) error {
 func (s *Server) openObjects(ctx context.Context, what, uri string) (objstore.Store, error) {
 	return objstore.Open(ctx, strings.Replace(uri, dataDirMark, s.dir, 1), objstore.Options{
 		S3:         objstore.S3{Endpoint: s.settings.S3Endpoint, Region: s.settings.S3Region, PathStyle: s.settings.S3PathStyle},
-		Registerer: prometheus.WrapRegistererWith(prometheus.Labels{"store": what}, s.metrics.registry),
+		Registerer: s.metrics.registry.with(prometheus.Labels{"store": what}),
 	})
 }
 

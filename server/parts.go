@@ -9,6 +9,7 @@ import (
 
 	"github.com/cockroachdb/pebble/v2/vfs"
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials"
 
 	"github.com/millrace/millrace/auth"
 	"github.com/millrace/millrace/catalog"
@@ -65,8 +66,9 @@ func (s *Server) openWorker(ctx context.Context) error {
 // openRouter makes what all reads and writes go through, and lets those of other
 // processes come in.
 func (s *Server) openRouter(ctx context.Context) error {
+	s.openGuard()
 	o := router.Options{
-		Catalog: s.catalog, Owners: router.Local(nil), Signer: s.signer(ctx, signTickets, ticketLife), Lake: s.tier,
+		Catalog: s.catalog, Access: s.guard, Owners: router.Local(nil), Signer: s.signer(ctx, signTickets, ticketLife), Lake: s.tier,
 		Clock: s.clock, Logger: s.log, Registerer: s.metrics.registry,
 	}
 	if s.member == nil {
@@ -89,12 +91,12 @@ func (s *Server) openDoors(ctx context.Context) error {
 	}
 	s.flightAddr = l.Addr()
 	api := rest.New(rest.Options{
-		Version: s.version, FlightAddress: s.flightAddress(), Members: s.members,
-		Catalog: s.catalog, Router: s.router, Lake: s.tier, LakeLocation: s.lakeLocation, IcebergAddress: s.icebergAddress(),
+		Version: s.version, Authentication: s.settings.authenticated(), FlightAddress: s.flightAddress(), Members: s.members,
+		Catalog: s.guard, Access: s.guard, Router: s.router, Lake: s.tier, LakeLocation: s.lakeLocation, IcebergAddress: s.icebergAddress(),
 		Clock: s.clock, Logger: s.log, Draining: s.draining,
 	})
 	s.flight = flightsvc.New(flightsvc.Options{
-		AdvertiseURI: s.advertiseURI(), Router: s.router, Catalog: s.catalog, Actions: newActions(api),
+		AdvertiseURI: s.advertiseURI(), Callers: s.callers, Router: s.router, Catalog: s.guard, Actions: newActions(api), Tracer: s.tracer,
 		Clock: s.clock, Logger: s.log, Registerer: s.metrics.registry,
 	})
 	s.serveFlight(l)
@@ -173,11 +175,15 @@ func (s *Server) advertiseURI() string {
 	if s.settings.AdvertiseFlight == "" {
 		return ""
 	}
-	return "grpc+tcp://" + s.settings.AdvertiseFlight
+	return s.flightScheme() + s.settings.AdvertiseFlight
 }
 
 func (s *Server) serveFlight(l net.Listener) {
-	s.grpc = grpc.NewServer(s.flight.ServerOptions()...)
+	o := append(followCalls(), s.flight.ServerOptions()...)
+	if s.settings.encrypted() {
+		o = append(o, grpc.Creds(credentials.NewTLS(s.certs.Server(protoHTTP2))))
+	}
+	s.grpc = grpc.NewServer(o...)
 	s.flight.Register(s.grpc)
 	s.serving.Go(func() error {
 		if err := s.grpc.Serve(l); err != nil {

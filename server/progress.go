@@ -5,19 +5,31 @@ import (
 	"io"
 	"net/http"
 	"time"
+
+	"github.com/millrace/millrace/errs"
 )
 
 const (
 	// stallTime is how long a read of a body or a write of an answer may wait.
 	stallTime = 30 * time.Second
+	// A body brings at least slowBytes in any slowTime, so that nobody keeps a request open
+	// for ever by a byte now and then.
+	slowTime  = 2 * time.Minute
+	slowBytes = 1 << 10
+	// errorTime is how long what is left of a body may take to come when the request has
+	// been answered with an error: the caller may be nobody we know.
+	errorTime = 5 * time.Second
+	// writePiece is written under one deadline, so that it is of the pace of a client, not of
+	// the size of what is written.
+	writePiece = 64 << 10
 	// stallSlack is how much a deadline may be behind, so that it is not set for
 	// every piece.
 	stallSlack = time.Second
 )
 
 // progress moves a connection's deadlines with the bytes that pass, so that a
-// client that stops sending or taking is dropped, and one that goes on, however
-// slowly and long, is not.
+// client that stops sending or taking is dropped, or sends next to nothing, and one that
+// goes on, however long, is not.
 type progress struct {
 	rc       *http.ResponseController
 	w        http.ResponseWriter
@@ -75,10 +87,17 @@ func (r *recorder) WriteHeader(status int) {
 }
 
 // Write implements http.ResponseWriter.
-func (r *recorder) Write(b []byte) (int, error) {
+func (r *recorder) Write(b []byte) (n int, err error) {
 	r.wrote = true
-	r.beforeWrite()
-	return r.w.Write(b)
+	for {
+		piece := b[n:min(n+writePiece, len(b))]
+		r.beforeWrite()
+		m, err := r.w.Write(piece)
+		n += m
+		if err != nil || n == len(b) {
+			return n, err
+		}
+	}
 }
 
 // Flush implements http.Flusher.
@@ -93,11 +112,16 @@ func (r *recorder) Unwrap() http.ResponseWriter { return r.w }
 // end bounds what net/http itself still does: writing the end of the answer, and
 // reading on in a body that the handler did not read to its end.
 func (r *recorder) end() {
-	r.writeSet, r.readSet = time.Time{}, time.Time{}
+	r.writeSet = time.Time{}
 	r.beforeWrite()
-	if r.in != nil && !r.in.ended {
-		r.beforeRead()
+	if r.in == nil || r.in.ended {
+		return
 	}
+	patience := stallTime
+	if r.status >= http.StatusBadRequest {
+		patience = errorTime
+	}
+	_ = r.rc.SetReadDeadline(r.clock().Add(patience)) // as above
 }
 
 // movingBody is a request's body whose deadline moves.
@@ -106,12 +130,30 @@ type movingBody struct {
 
 	p     *progress
 	ended bool
+	// came are the bytes that came while we waited for waited, in the time that is looked at.
+	came   int
+	waited time.Duration
+}
+
+// errSlow ends a body that brings next to nothing.
+var errSlow = errs.New(errs.InvalidRequest, "the body ended before it was whole: less than %d bytes of it came in %v", slowBytes, slowTime)
+
+// took notes what a read brought, and says whether that is too little.
+func (b *movingBody) took(n int, waited time.Duration) bool {
+	if b.came, b.waited = b.came+n, b.waited+waited; b.came >= slowBytes {
+		b.came, b.waited = 0, 0
+	}
+	return b.waited > slowTime
 }
 
 // Read implements io.Reader.
 func (b *movingBody) Read(buf []byte) (int, error) {
 	b.p.beforeRead()
+	began := b.p.clock()
 	n, err := b.ReadCloser.Read(buf)
+	if b.took(n, b.p.clock().Sub(began)) && err == nil {
+		err = errSlow
+	}
 	if errors.Is(err, io.EOF) && !b.ended {
 		b.ended = true
 		// From here net/http reads on the connection, to notice a client that goes

@@ -14,10 +14,14 @@ import (
 	"github.com/millrace/millrace/storage/shard"
 )
 
-// RepairLog says which shards of a stopped server's data directory have a log that they
-// cannot be opened with, and repairs them when the loss is accepted; see storage.Repair.
-// Copies are the directory for what was there before.
+// RepairLog says which shards of a stopped server, or of a cluster that is stopped, have a
+// log that they cannot be opened with, and repairs them when the loss is accepted; see
+// storage.Repair. Copies are the directory for what was there before; "" when nothing is
+// kept, as where the log is a stream.
 func RepairLog(ctx context.Context, s *Settings, accept bool, log *slog.Logger) (_ []*shard.Loss, copies string, err error) {
+	if s.clustered() {
+		return repairCluster(ctx, s, accept, log)
+	}
 	dir, err := filepath.Abs(s.DataDir)
 	if err != nil {
 		return nil, "", fmt.Errorf("data directory: %w", err)

@@ -5,10 +5,11 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
-	"io/fs"
+	iofs "io/fs"
 	"log/slog"
 	"os"
 	"path/filepath"
+	"time"
 
 	"github.com/cockroachdb/pebble/v2/vfs"
 	"golang.org/x/sync/errgroup"
@@ -26,9 +27,18 @@ import (
 type Restored struct {
 	ClusterID string // hex
 	Shards    int
-	// Empty are shards that had no checkpoint.
-	Empty  []millrace.ShardID
-	Tables int
+	Tables    int
+	// Changes is how many changes the catalog has had.
+	Changes int64
+	// Points are what the shards go on from.
+	Points []RestoredShard
+}
+
+// RestoredShard is what a shard goes on from.
+type RestoredShard struct {
+	Shard millrace.ShardID
+	// Checkpoint is when its checkpoint was published; zero when there was none.
+	Checkpoint time.Time
 }
 
 // unfinishedDir is the catalog of a restore under way. It becomes the catalog when
@@ -47,14 +57,7 @@ func Restore(ctx context.Context, s *Settings, from string, log *slog.Logger) (_
 	if err != nil {
 		return nil, fmt.Errorf("data directory: %w", err)
 	}
-	objects, err := objstore.Open(ctx, from, objstore.Options{S3: objstore.S3{Endpoint: s.S3Endpoint, Region: s.S3Region, PathStyle: s.S3PathStyle}})
-	if err != nil {
-		return nil, err
-	}
-	cluster, err := remote.ClusterOf(ctx, objects)
-	if errors.Is(err, objstore.ErrNotExist) {
-		return nil, errs.New(errs.InvalidRequest, "%s is no place of checkpoints: there is no %s", objects.URI(), remote.ClusterFile)
-	}
+	objects, cluster, err := openRestoreSource(ctx, s, from)
 	if err != nil {
 		return nil, err
 	}
@@ -70,7 +73,7 @@ func Restore(ctx context.Context, s *Settings, from string, log *slog.Logger) (_
 		return nil, err
 	}
 	out := &Restored{ClusterID: hex.EncodeToString(cluster[:])}
-	if err := out.catalog(ctx, dir, objects, cluster, log); err != nil {
+	if err := out.catalog(ctx, vfs.Default, filepath.Join(dir, unfinishedDir), objects, cluster, log); err != nil {
 		return nil, err
 	}
 	if err := out.shards(ctx, dir, objects, cluster, log); err != nil {
@@ -90,10 +93,10 @@ func clearForRestore(dir string, cluster [16]byte) error {
 	if err == nil {
 		return errs.New(errs.InvalidRequest, "data directory %s has a catalog already; restore into one that is empty", dir)
 	}
-	if !errors.Is(err, fs.ErrNotExist) {
+	if !errors.Is(err, iofs.ErrNotExist) {
 		return err
 	}
-	if _, err := os.Stat(filepath.Join(dir, clusterFile)); errors.Is(err, fs.ErrNotExist) {
+	if _, err := os.Stat(filepath.Join(dir, clusterFile)); errors.Is(err, iofs.ErrNotExist) {
 		for _, name := range []string{walDir, shardsDir} {
 			if _, err := os.Stat(filepath.Join(dir, name)); err == nil {
 				return errs.New(errs.InvalidRequest, "data directory %s has data and no catalog; restore into one that is empty", dir)
@@ -117,20 +120,19 @@ const (
 	shardsDir = "shards"
 )
 
-// catalog restores the catalog, and learns from it what there is.
-func (r *Restored) catalog(ctx context.Context, dir string, objects objstore.Reader, cluster [16]byte, log *slog.Logger) (err error) {
-	at := filepath.Join(dir, unfinishedDir)
-	kv, err := catalog.OpenPebble(vfs.Default, at, log)
+// catalog restores the catalog into a directory, and learns from it what there is.
+func (r *Restored) catalog(ctx context.Context, fs vfs.FS, at string, objects objstore.Reader, cluster [16]byte, log *slog.Logger) (err error) {
+	kv, err := catalog.OpenPebble(fs, at, log)
 	if err != nil {
 		return err
 	}
-	if _, err := backup.Restore(ctx, objects, backup.Prefix(cluster), kv, log); err != nil {
+	if r.Changes, err = backup.Restore(ctx, objects, backup.Prefix(cluster), kv, log); err != nil {
 		return errors.Join(err, kv.Close())
 	}
 	if err := kv.Close(); err != nil {
 		return err
 	}
-	c, err := catalog.Open(ctx, catalog.Options{Dir: at, FS: vfs.Default, Clock: wallClock{}.Now, Logger: log})
+	c, err := catalog.Open(ctx, catalog.Options{Dir: at, FS: fs, Clock: wallClock{}.Now, Logger: log})
 	if err != nil {
 		return err
 	}
@@ -149,7 +151,7 @@ func (r *Restored) shards(ctx context.Context, dir string, objects objstore.Stor
 		return err
 	}
 	defer store.Close()
-	empty := make([]bool, r.Shards)
+	points := make([]RestoredShard, r.Shards)
 	eg, of := errgroup.WithContext(ctx)
 	eg.SetLimit(2)
 	for i := range r.Shards {
@@ -159,17 +161,13 @@ func (r *Restored) shards(ctx context.Context, dir string, objects objstore.Stor
 				ID: id, Dir: filepath.Join(dir, shardsDir, fmt.Sprintf("%05d", id)), Cluster: cluster,
 				FS: vfs.Default, Clock: wallClock{}, Logger: log, Remote: store.Shard(id),
 			})
-			empty[i] = m == nil
+			points[i] = RestoredShard{Shard: id}
+			if m != nil {
+				points[i].Checkpoint = checkpointTime(m.Published())
+			}
 			return err
 		})
 	}
-	if err := eg.Wait(); err != nil {
-		return err
-	}
-	for i, e := range empty {
-		if e {
-			r.Empty = append(r.Empty, millrace.ShardID(i))
-		}
-	}
-	return nil
+	r.Points = points
+	return eg.Wait()
 }

@@ -11,17 +11,22 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/cockroachdb/pebble/v2/vfs"
 	"golang.org/x/sync/errgroup"
 	"google.golang.org/grpc"
 
+	"github.com/millrace/millrace/auth"
 	"github.com/millrace/millrace/catalog"
 	"github.com/millrace/millrace/flightsvc"
+	"github.com/millrace/millrace/guard"
 	"github.com/millrace/millrace/router"
+	"github.com/millrace/millrace/server/certs"
 	"github.com/millrace/millrace/storage"
 	"github.com/millrace/millrace/tier"
+	"github.com/millrace/millrace/trace"
 )
 
 // drainTime is how long requests and streams under way have at a stop.
@@ -35,6 +40,8 @@ type Options struct {
 	Settings *Settings
 	Version  string
 	Log      io.Writer
+	// Reread brings something when certificates are to be read again at once; nil: never.
+	Reread <-chan os.Signal
 	// Failpoint is what EnvFailpoint says; in tests only.
 	Failpoint string
 }
@@ -48,20 +55,26 @@ type Server struct {
 	clock    wallClock
 
 	health  *health
+	tracer  *trace.Tracer // nil: nothing is traced
 	metrics *metrics
+	callers auth.Authenticator
+	certs   *certs.Files // nil without TLS here and without authorities of other processes
+	reread  <-chan os.Signal
+	ports   *ports
 	front   *front
 	catalog *catalog.Catalog
 	worker  *storage.Worker
 	member  *member // nil on a single node
 	tier    *tier.Manager
+	guard   *guard.Guard
 	router  *router.Router
 	failAt  string
 	lake    lakeFormat
 	flight  *flightsvc.Service
 	grpc    *grpc.Server
 
-	httpAddr, flightAddr, metricsAddr net.Addr
-	lakeLocation                      string // where lake tables are; "" when there is no such place
+	httpAddr, flightAddr, metricsAddr, debugAddr net.Addr
+	lakeLocation                                 string // where lake tables are; "" when there is no such place
 	// draining is closed when streams have to end.
 	draining chan struct{}
 	// serving holds the listeners' goroutines; the first error ends the server.
@@ -85,9 +98,9 @@ func (s *Server) onStop(what string, do func(ctx context.Context) error) {
 // It returns an error when the server cannot start, when a part of it fails, or
 // when it cannot be stopped cleanly.
 func Run(ctx context.Context, o Options) error {
-	s := &Server{settings: o.Settings, version: o.Version, failAt: o.Failpoint, log: newLogger(o.Log, o.Settings), draining: make(chan struct{})}
 	boundMemory()
-	s.serving, s.failed = errgroup.WithContext(context.WithoutCancel(ctx))
+	ctx = auth.With(ctx, auth.System) // what the server does unasked; requests have contexts of their own
+	s := newServer(ctx, o)
 	err := s.start(ctx)
 	if err == nil {
 		select {
@@ -99,6 +112,13 @@ func Run(ctx context.Context, o Options) error {
 	}
 	// What ends the server does not end its stopping.
 	return errors.Join(err, s.stop(context.WithoutCancel(ctx)))
+}
+
+// newServer makes a server that has not been started.
+func newServer(ctx context.Context, o Options) *Server {
+	s := &Server{settings: o.Settings, version: o.Version, failAt: o.Failpoint, reread: o.Reread, log: newLogger(o.Log, o.Settings), draining: make(chan struct{})}
+	s.serving, s.failed = errgroup.WithContext(context.WithoutCancel(ctx))
+	return s
 }
 
 // start runs the steps of the package comment, each with its undoing.
@@ -135,16 +155,32 @@ func (s *Server) openDataDir(context.Context) error {
 // starting.
 func (s *Server) listen(ctx context.Context) error {
 	s.health = newHealth(s.clock.Now)
-	s.metrics = newMetrics(s.version, s.settings.unsafe(), s.health)
-	s.front = newFront(s.health, s.metrics, s.log, s.clock.Now, s.settings.Insecure)
+	s.metrics = newMetrics(s.version, s.settings.unsafe(), s.health, func() int64 { return s.front.working.Load() })
+	watchDisk(s.metrics.registry, s.dir)
+	if err := s.openCallers(ctx); err != nil {
+		return err
+	}
+	// Who shows a token says himself whom he means to reach.
+	s.front = newFront(s.health, s.metrics, s.log, s.clock.Now, s.callers, s.settings.Insecure || s.settings.authenticated())
+	if err := s.openTracing(ctx); err != nil {
+		return err
+	}
+	s.front.tracer = s.tracer
+	s.front.pages = newPages(s.settings.CORSOrigins)
+	s.ports = newPorts(s.metrics.registry)
+	if err := s.openCerts(ctx); err != nil {
+		return err
+	}
 	var err error
-	if s.httpAddr, err = s.serveHTTP(ctx, "http-addr", s.settings.HTTPAddr, s.front.handler()); err != nil {
+	if s.httpAddr, err = s.serveHTTP(ctx, "http-addr", s.settings.HTTPAddr, s.settings.encrypted(), s.front.handler()); err != nil {
 		return err
 	}
 	if s.settings.MetricsAddr != "" {
-		s.metricsAddr, err = s.serveHTTP(ctx, "metrics-addr", s.settings.MetricsAddr, s.front.observing())
+		if s.metricsAddr, err = s.serveHTTP(ctx, "metrics-addr", s.settings.MetricsAddr, false, s.front.observing()); err != nil {
+			return err
+		}
 	}
-	return err
+	return s.serveDebug(ctx)
 }
 
 func (s *Server) listenOn(ctx context.Context, setting, addr string) (net.Listener, error) {
@@ -153,17 +189,27 @@ func (s *Server) listenOn(ctx context.Context, setting, addr string) (net.Listen
 	if err != nil {
 		return nil, fmt.Errorf("setting %s: %w", setting, err)
 	}
-	return l, nil
+	most, short := connections(s.settings.MaxConnections)
+	if short {
+		s.log.WarnContext(ctx, "the limit of open files leaves fewer connections than there should be (ulimit -n, LimitNOFILE)",
+			slog.String("setting", setting), slog.Int("connections", most))
+	}
+	return s.ports.bound(strings.TrimSuffix(setting, "-addr"), l, most), nil
 }
 
-func (s *Server) serveHTTP(ctx context.Context, setting, addr string, h http.Handler) (net.Addr, error) {
+func (s *Server) serveHTTP(ctx context.Context, setting, addr string, encrypted bool, h http.Handler) (net.Addr, error) {
 	l, err := s.listenOn(ctx, setting, addr)
 	if err != nil {
 		return nil, err
 	}
 	srv := newHTTPServer(h, s.log)
+	serve := srv.Serve
+	if encrypted {
+		srv.TLSConfig = s.certs.Server(protoHTTP2, protoHTTP1)
+		serve = func(l net.Listener) error { return srv.ServeTLS(l, "", "") }
+	}
 	s.serving.Go(func() error {
-		if err := srv.Serve(l); !errors.Is(err, http.ErrServerClosed) {
+		if err := serve(l); !errors.Is(err, http.ErrServerClosed) {
 			return fmt.Errorf("serving %s: %w", setting, err)
 		}
 		return nil
@@ -196,7 +242,7 @@ func (s *Server) openCatalog(ctx context.Context) error {
 
 // becomeReady tells where the server is, and takes work.
 func (s *Server) becomeReady(ctx context.Context) error {
-	r := addressesRecord{HTTP: s.httpAddr.String(), PID: os.Getpid()}
+	r := addressesRecord{HTTP: s.httpAddr.String(), TLS: s.settings.encrypted(), PID: os.Getpid()}
 	if s.flightAddr != nil {
 		r.Flight = s.flightAddr.String()
 	}
@@ -204,11 +250,14 @@ func (s *Server) becomeReady(ctx context.Context) error {
 		r.Metrics = s.metricsAddr.String()
 	}
 	s.health.enter(serving) // who finds the addresses finds it ready
+	if s.debugAddr != nil {
+		r.Debug = s.debugAddr.String()
+	}
 	if err := publishAddresses(s.dir, r); err != nil {
 		return err
 	}
 	s.onStop("addresses", func(context.Context) error { return withdrawAddresses(s.dir) })
-	s.log.InfoContext(ctx, "ready", slog.String("http", "http://"+r.HTTP), slog.String("flight", "grpc://"+r.Flight),
+	s.log.InfoContext(ctx, "ready", slog.String("http", s.scheme()+r.HTTP), slog.String("flight", s.flightScheme()+r.Flight),
 		slog.String("data_dir", s.dir), slog.String("version", s.version))
 	return nil
 }

@@ -67,11 +67,18 @@ func startServer(t *testing.T, dir string) *running {
 // startServerWith starts a server with other settings than testSettings.
 func startServerWith(t *testing.T, dir string, set func(*Settings)) *running {
 	t.Helper()
+	return startServerAs(t, Options{}, dir, set)
+}
+
+// startServerAs is startServerWith with other options too.
+func startServerAs(t *testing.T, o Options, dir string, set func(*Settings)) *running {
+	t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
 	r := &running{dir: dir, cancel: cancel, ended: make(chan error, 1), log: &logBuffer{}}
 	settings := testSettings(t, dir)
 	set(settings)
-	go func() { r.ended <- Run(ctx, Options{Settings: settings, Version: "test", Log: r.log}) }()
+	o.Settings, o.Version, o.Log = settings, "test", r.log
+	go func() { r.ended <- Run(ctx, o) }()
 	for {
 		if b, err := os.ReadFile(filepath.Join(dir, addressesFile)); err == nil && json.Unmarshal(b, &r.addr) == nil {
 			return r

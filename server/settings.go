@@ -6,6 +6,7 @@ import (
 	"net/netip"
 
 	"github.com/millrace/millrace/errs"
+	"github.com/millrace/millrace/trace/otlp"
 )
 
 // Settings are what a server can be told. Field tags name each setting, give its
@@ -47,18 +48,24 @@ type Settings struct {
 	AdvertiseHTTP   string   `name:"advertise-http" default:"" help:"host:port at which the other processes of the cluster reach --http-addr; empty: that address."`
 	AdvertiseFlight string   `name:"advertise-flight" default:"" help:"Address of Flight that endpoints tell clients; empty: they use the one they have."`
 
-	CORSOrigins []string `name:"cors-origins" default:"" help:"Origins whose pages may call the API. Not yet." later:"calls from pages of other origins"`
-	MetricsAddr string   `name:"metrics-addr" default:"" help:"A second address for /healthz, /readyz, /metrics alone."`
+	CORSOrigins    []string `name:"cors-origins" default:"" help:"Origins whose pages may call the API from a browser, as https://app.example.com; *, with authentication: every page that has a token."`
+	MaxConnections int      `name:"max-connections" default:"0" help:"How many connections a port holds; when it is full, the one longest without work is closed for a new one. 0: 8192, or what the limit of open files leaves."`
 
-	AuthJWKS        string `name:"auth-jwks" default:"" help:"File or https address of the keys of tokens; turns authentication on. Not yet." later:"authentication"`
-	AuthIssuer      string `name:"auth-issuer" default:"" help:"Issuer that tokens must name. Not yet." later:"authentication"`
-	AuthAudience    string `name:"auth-audience" default:"" help:"Audience that tokens must name. Not yet." later:"authentication"`
-	AuthGroupsClaim string `name:"auth-groups-claim" default:"groups" help:"Claim that lists a principal's groups. Not yet." later:"authentication"`
-	AdminPrincipal  string `name:"admin-principal" default:"" help:"The first administrator, as user:<sub>. Not yet." later:"authentication"`
-	TLSCert         string `name:"tls-cert" default:"" help:"File of the certificate for both ports. Not yet." later:"TLS"`
-	TLSKey          string `name:"tls-key" default:"" help:"File of the certificate's key. Not yet." later:"TLS"`
-	TLSClientCA     string `name:"tls-client-ca" default:"" help:"File of the authorities that sign client certificates. Not yet." later:"TLS"`
+	MetricsAddr string `name:"metrics-addr" default:"" help:"A second address for /healthz, /readyz, /metrics alone, always without TLS."`
+
+	AuthJWKS        string `name:"auth-jwks" default:"" help:"Keys that tokens are checked with: a file or the https address of a JSON Web Key Set, or dev for the development key; turns authentication on."`
+	AuthIssuer      string `name:"auth-issuer" default:"" help:"Issuer that tokens must name; empty: any that has the keys."`
+	AuthAudience    string `name:"auth-audience" default:"" help:"Audience that tokens must name; empty: any, so tokens for other services of the issuer are good here too."`
+	AuthGroupsClaim string `name:"auth-groups-claim" default:"groups" help:"Claim that lists a principal's groups."`
+	AdminPrincipal  string `name:"admin-principal" default:"" help:"The first administrator, as user:<sub>."`
+	TLSCert         string `name:"tls-cert" default:"" help:"File of the certificate for http-addr and flight-addr, with those in between after it; it is read again when it changes."`
+	TLSKey          string `name:"tls-key" default:"" help:"File of the certificate's key, which other users of the machine may not read."`
+	TLSClientCA     string `name:"tls-client-ca" default:"" help:"File of the authorities that sign client certificates; who shows one and no token is known by it."`
+	TLSCA           string `name:"tls-ca" default:"" help:"File of the authorities that sign the certificates of the other processes of a cluster; empty: those of the system."`
 	Insecure        bool   `name:"insecure" default:"false" help:"Serve other machines without authentication."`
+
+	DebugAddr    string `name:"debug-addr" default:"" help:"A loopback address for profiles and variables of the process (/debug/pprof, /debug/vars); empty: none."`
+	OTLPEndpoint string `name:"otlp-endpoint" default:"" help:"Where spans go: grpc://host:4317, grpcs://…, http://host:4318 or https://… of an OpenTelemetry collector; empty: nothing is traced."`
 
 	LogLevel  string `name:"log-level" default:"info" help:"What is logged at least: debug, info, warn, error."`
 	LogFormat string `name:"log-format" default:"text" help:"text for people, json for machines."`
@@ -90,15 +97,37 @@ func (s *Settings) Validate() error {
 	if _, err := s.ownCatalog(nil); err != nil {
 		return err
 	}
+	if err := s.checkTLS(); err != nil {
+		return err
+	}
+	if err := s.checkOrigins(); err != nil {
+		return err
+	}
+	if s.MaxConnections < 0 || s.MaxConnections > 1<<20 {
+		return wrong("max-connections", "%d is not from 0 to %d", s.MaxConnections, 1<<20)
+	}
+	if err := s.checkCallers(); err != nil {
+		return err
+	}
 	for _, a := range s.addresses() {
 		loopback, err := isLoopback(a.value)
 		switch {
 		case a.value == "" && a.optional:
 		case err != nil:
 			return wrong(a.name, "%v", err)
-		case !loopback && !s.Insecure:
-			return wrong(a.name, "%s can be reached from other machines, and there is no authentication: anyone there could read and change everything; use a loopback address, or --insecure to serve them all the same", a.value)
+		case !loopback && !s.Insecure && !s.authenticated():
+			return wrong(a.name, "%s can be reached from other machines, and there is no authentication: anyone there could read and change everything; turn it on with --auth-jwks, use a loopback address, or --insecure to serve them all the same", a.value)
 		}
+	}
+	if s.OTLPEndpoint != "" {
+		if err := otlp.CheckEndpoint(s.OTLPEndpoint); err != nil {
+			return wrong("otlp-endpoint", "%v", err)
+		}
+	}
+	if loopback, err := isLoopback(s.DebugAddr); s.DebugAddr != "" && err != nil {
+		return wrong("debug-addr", "%v", err)
+	} else if s.DebugAddr != "" && !loopback {
+		return wrong("debug-addr", "%s can be reached from other machines, and profiles show what passes through the process: use a loopback address, and reach it by ssh -L", s.DebugAddr)
 	}
 	for _, a := range []address{{name: "advertise-flight", value: s.AdvertiseFlight}, {name: "advertise-http", value: s.AdvertiseHTTP}} {
 		if _, _, err := net.SplitHostPort(a.value); a.value != "" && err != nil {
@@ -136,7 +165,7 @@ func (s *Settings) unsafe() []string {
 	if s.InsecureNATS {
 		out = append(out, "insecure-nats")
 	}
-	return out
+	return append(out, s.looseCallers()...)
 }
 
 func (s *Settings) refuseLater() error {

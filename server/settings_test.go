@@ -183,15 +183,27 @@ func TestSettingErrors(t *testing.T) {
 		{flags: map[string]any{"lake-catalog": "rest", "lake-catalog-uri": "http://x", "lake-catalog-properties": []string{"token"}}, code: errs.InvalidRequest, says: []string{"lake-catalog-properties", "key=value"}},
 		{flags: map[string]any{"lake-catalog": "sql", "lake-catalog-uri": "postgres://h/db"}, code: errs.InvalidRequest, says: []string{"sqlite:///"}},
 		{flags: map[string]any{"advertise-http": "h:1"}, code: errs.InvalidRequest, says: []string{"advertise-http"}},
-		{flags: map[string]any{"cors-origins": []string{"*"}}, code: errs.NotImplemented, says: []string{"cors-origins"}},
-		{yaml: "auth-jwks: keys.json", code: errs.NotImplemented, says: []string{"auth-jwks", "authentication"}},
-		{env: "MILLRACE_AUTH_ISSUER=i", code: errs.NotImplemented, says: []string{"auth-issuer"}},
-		{env: "MILLRACE_AUTH_AUDIENCE=i", code: errs.NotImplemented, says: []string{"auth-audience"}},
-		{env: "MILLRACE_AUTH_GROUPS_CLAIM=i", code: errs.NotImplemented, says: []string{"auth-groups-claim"}},
-		{env: "MILLRACE_ADMIN_PRINCIPAL=user:i", code: errs.NotImplemented, says: []string{"admin-principal"}},
-		{env: "MILLRACE_TLS_CERT=i", code: errs.NotImplemented, says: []string{"tls-cert", "TLS"}},
-		{env: "MILLRACE_TLS_KEY=i", code: errs.NotImplemented, says: []string{"tls-key"}},
-		{env: "MILLRACE_TLS_CLIENT_CA=i", code: errs.NotImplemented, says: []string{"tls-client-ca"}},
+		{flags: map[string]any{"cors-origins": []string{"*"}}, code: errs.InvalidRequest, says: []string{"cors-origins", "no authentication"}},
+		{flags: map[string]any{"cors-origins": []string{"app.example.com"}}, code: errs.InvalidRequest, says: []string{"cors-origins", "app.example.com"}},
+		{flags: map[string]any{"cors-origins": []string{"https://app.example.com/"}}, code: errs.InvalidRequest, says: []string{"not an origin"}},
+		{flags: map[string]any{"cors-origins": []string{"null"}}, code: errs.InvalidRequest, says: []string{"not an origin"}},
+		{flags: map[string]any{"cors-origins": []string{"https://u@a.example"}}, code: errs.InvalidRequest, says: []string{"not an origin"}},
+		{flags: map[string]any{"max-connections": "-1"}, code: errs.InvalidRequest, says: []string{"max-connections"}},
+		{flags: map[string]any{"auth-jwks": "http://id.example/keys"}, code: errs.InvalidRequest, says: []string{"auth-jwks", "plain http"}},
+		{flags: map[string]any{"auth-jwks": "ldap://id.example/keys"}, code: errs.InvalidRequest, says: []string{"auth-jwks", "https"}},
+		{env: "MILLRACE_AUTH_ISSUER=i", code: errs.InvalidRequest, says: []string{"auth-issuer", "auth-jwks"}},
+		{env: "MILLRACE_AUTH_AUDIENCE=i", code: errs.InvalidRequest, says: []string{"auth-audience", "auth-jwks"}},
+		{env: "MILLRACE_AUTH_GROUPS_CLAIM=i", code: errs.InvalidRequest, says: []string{"auth-groups-claim", "auth-jwks"}},
+		{flags: map[string]any{"auth-jwks": "dev", "auth-audience": "i"}, code: errs.InvalidRequest, says: []string{"auth-audience", "development key"}},
+		{flags: map[string]any{"auth-jwks": "dev", "auth-groups-claim": "i"}, code: errs.InvalidRequest, says: []string{"auth-groups-claim"}},
+		{env: "MILLRACE_ADMIN_PRINCIPAL=user:i", code: errs.InvalidRequest, says: []string{"admin-principal", "off"}},
+		{flags: map[string]any{"auth-jwks": "dev", "admin-principal": "i"}, code: errs.InvalidRequest, says: []string{"admin-principal", "user:"}},
+		{flags: map[string]any{"auth-jwks": "dev", "admin-principal": "user:"}, code: errs.InvalidRequest, says: []string{"admin-principal", "user:"}},
+		{flags: map[string]any{"auth-jwks": "dev", "admin-principal": "group:g"}, code: errs.InvalidRequest, says: []string{"admin-principal", "user:"}},
+		{env: "MILLRACE_TLS_CERT=i", code: errs.InvalidRequest, says: []string{"tls-cert", "tls-key", "together"}},
+		{env: "MILLRACE_TLS_KEY=i", code: errs.InvalidRequest, says: []string{"tls-cert", "tls-key", "together"}},
+		{env: "MILLRACE_TLS_CA=i", code: errs.InvalidRequest, says: []string{"tls-ca", "nats-url"}},
+		{env: "MILLRACE_TLS_CLIENT_CA=i", code: errs.InvalidRequest, says: []string{"tls-client-ca", "tls-cert"}},
 	} {
 		src := Sources{Flags: c.flags, Env: []string{c.env}}
 		if c.yaml != "" {
@@ -213,11 +225,39 @@ func TestSettingErrors(t *testing.T) {
 		{"http-addr": "[::1]:0"},
 		{"flight-addr": "127.8.9.1:0"},
 		{"metrics-addr": "127.0.0.1:0"},
+		{"cors-origins": []string{"https://app.example.com", "http://localhost:3000"}},
 		{"http-addr": "0.0.0.0:0", "flight-addr": ":0", "insecure": true},
 		{"roles": []string{"tier", "front", "worker"}},
 	} {
 		if _, _, err := Load(Sources{Flags: ok}); err != nil {
 			t.Errorf("%v: %v", ok, err)
+		}
+	}
+}
+
+// With authentication other machines may be served; what makes it less than it could be is
+// told.
+func TestUnsafeCallers(t *testing.T) {
+	for _, c := range []struct {
+		flags map[string]any
+		want  string
+	}{
+		{nil, ""},
+		{map[string]any{"auth-jwks": "keys.json", "auth-issuer": "i", "auth-audience": "a"}, ""},
+		{map[string]any{"auth-jwks": "https://id.example/keys", "auth-issuer": "i"}, "auth-audience"},
+		{map[string]any{"auth-jwks": "keys.json"}, "auth-audience auth-issuer"},
+		{map[string]any{"auth-jwks": "dev"}, "auth-jwks"},
+		{map[string]any{"auth-jwks": "dev", "http-addr": "0.0.0.0:8080", "admin-principal": "user:ann"}, "auth-jwks tls-cert"},
+		{map[string]any{"tls-client-ca": "ca", "tls-cert": "c", "tls-key": "k", "flight-addr": "0.0.0.0:8815"}, ""},
+		{map[string]any{"auth-jwks": "keys.json", "auth-issuer": "i", "auth-audience": "a", "tls-cert": "c", "tls-key": "k", "http-addr": ":1"}, ""},
+	} {
+		s, _, err := Load(Sources{Flags: c.flags})
+		if err != nil {
+			t.Errorf("%v: %v", c.flags, err)
+			continue
+		}
+		if got := strings.Join(s.unsafe(), " "); got != c.want {
+			t.Errorf("%v: %q, want %q", c.flags, got, c.want)
 		}
 	}
 }

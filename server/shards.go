@@ -23,13 +23,12 @@ type shardHost struct {
 	// returns is called.
 	serve func(millrace.ShardID) (stop func(), err error)
 
-	mu       sync.Mutex
-	serving  map[millrace.ShardID]func() // ends the answering of calls
-	wasReady map[millrace.ShardID]bool   // followed, and had everything once
+	mu      sync.Mutex
+	serving map[millrace.ShardID]func() // ends the answering of calls
 }
 
 func newShardHost(s *Server, serve func(millrace.ShardID) (func(), error)) *shardHost {
-	return &shardHost{s: s, serve: serve, serving: map[millrace.ShardID]func(){}, wasReady: map[millrace.ShardID]bool{}}
+	return &shardHost{s: s, serve: serve, serving: map[millrace.ShardID]func(){}}
 }
 
 // Lead implements owner.Host.
@@ -101,7 +100,6 @@ func (h *shardHost) unserve(id millrace.ShardID) {
 	h.mu.Lock()
 	stop := h.serving[id]
 	delete(h.serving, id)
-	delete(h.wasReady, id)
 	h.mu.Unlock()
 	if stop != nil {
 		stop()
@@ -124,8 +122,6 @@ func (h *shardHost) Follow(ctx context.Context, id millrace.ShardID) error {
 
 // Standings implements owner.Host.
 func (h *shardHost) Standings() map[millrace.ShardID]owner.Standing {
-	h.mu.Lock()
-	defer h.mu.Unlock()
 	out := map[millrace.ShardID]owner.Standing{}
 	for i := range h.s.catalog.Shards() {
 		id := millrace.ShardID(i)
@@ -134,8 +130,7 @@ func (h *shardHost) Standings() map[millrace.ShardID]owner.Standing {
 			continue
 		}
 		lsn, behind := f.Position()
-		h.wasReady[id] = lsn > 0 && behind <= nearlyThere
-		out[id] = owner.Standing{LSN: lsn, Behind: behind, Ready: h.wasReady[id]}
+		out[id] = owner.Standing{LSN: lsn, Behind: behind, Ready: lsn > 0 && behind <= nearlyThere}
 	}
 	return out
 }

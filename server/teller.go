@@ -64,16 +64,48 @@ func (t *teller) run(ctx context.Context, r *router.Router) {
 	}
 }
 
+// part is a table, or a partition of it.
+type part struct {
+	table     millrace.TableID
+	partition millrace.PartitionID
+}
+
+// forget lets go of the buckets of what is not there any more: it is asked once of each
+// table and partition, since to find that something is gone takes a question to NATS.
+func (t *teller) forget(there func(part) bool) {
+	t.mu.Lock()
+	parts := map[part]bool{}
+	for id := range t.all {
+		parts[part{id.Table, id.Partition}] = false
+	}
+	t.mu.Unlock()
+	for p := range parts {
+		parts[p] = there(p)
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	gone := func(id millrace.BucketID, _ millrace.Offset) bool {
+		is, known := parts[part{id.Table, id.Partition}]
+		return known && !is
+	}
+	maps.DeleteFunc(t.all, gone)
+	maps.DeleteFunc(t.news, gone)
+}
+
+// there says whether the workers have rows of a table or partition.
+func (t *teller) there(ctx context.Context) func(part) bool {
+	known := t.s.known(ctx)
+	return func(p part) bool { return known(p.table, 0) && (p.partition == 0 || known(p.table, p.partition)) }
+}
+
 // pass tells what is new, or everything; what could not be told is new still.
 func (t *teller) pass(ctx context.Context, r *router.Router, everything bool) {
+	if everything {
+		t.forget(t.there(ctx))
+	}
 	t.mu.Lock()
 	say := t.news
 	if everything {
-		for id := range t.all { // of tables that are gone nothing is said any more
-			if _, err := t.s.catalog.TableByID(ctx, id.Table); err != nil {
-				delete(t.all, id)
-			}
-		}
 		say = maps.Clone(t.all)
 	}
 	t.news = map[millrace.BucketID]millrace.Offset{}

@@ -29,6 +29,18 @@ const (
 	kindLast
 )
 
+// String is the kind as metrics and traces name it.
+func (k kind) String() string {
+	names := [...]string{
+		kindLook: "look", kindRehold: "rehold", kindLetGo: "let_go", kindLookup: "lookup", kindPrefixes: "prefixes", kindWrite: "write",
+		kindSchemas: "schemas", kindEnd: "end", kindTell: "tell", kindTiered: "tiered", kindStatus: "status", kindWhere: "where",
+	}
+	if k == 0 || int(k) >= len(names) {
+		return "unknown"
+	}
+	return names[k]
+}
+
 // Statuses of answers.
 const (
 	statusOK     = 0 // what the kind has

@@ -240,6 +240,51 @@ func TestLostAnswers(t *testing.T) {
 	require.NotNil(t, o.lookup(1))
 }
 
+// A write is not made a second time to get an answer that is too long for the first way.
+func TestLongAnswerOfAWrite(t *testing.T) {
+	o := newOwning(t)
+	o.lose.Store(new(func(k kind, answer []byte, err error) ([]byte, error) {
+		if k == kindWrite {
+			answer = []byte{statusByHTTP}
+		}
+		return answer, err
+	}))
+	_, err := o.rem.Write(t.Context(), []*shard.Op{o.upsert(1, "a")})
+	require.True(t, errs.Is(err, errs.UnknownOutcome), "%v", err)
+	require.Zero(t, o.large.Load())
+}
+
+// An owner that stands still while a long call is with it is not waited for when the shard
+// has another one.
+func TestOwnerStandsStill(t *testing.T) {
+	o := newOwning(t)
+	stopped := make(chan struct{})
+	still := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { <-stopped }))
+	defer still.Close()
+	defer close(stopped)
+	var moved atomic.Bool
+	at := func(k kind, answer []byte, err error) ([]byte, error) {
+		if k == kindWhere && !moved.Load() {
+			answer = appendBytes([]byte{statusOK}, still.URL)
+		}
+		return answer, err
+	}
+	o.lose.Store(&at)
+	rem := NewClient(ClientOptions{
+		Transport: o, Again: 10 * time.Millisecond, HTTP: HTTP{Client: http.DefaultClient, Token: func() (string, error) { return "secret", nil }},
+	}).Shard(0)
+	long := []*shard.Op{o.upsert(1, strings.Repeat("x", 300<<10))}
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	defer cancel()
+	time.AfterFunc(100*time.Millisecond, func() { moved.Store(true) })
+	_, err := rem.Write(ctx, long)
+	require.True(t, errs.Is(err, errs.UnknownOutcome), "%v", err)
+	require.NoError(t, ctx.Err())
+	out, err := rem.Write(ctx, long)
+	require.NoError(t, err)
+	require.NoError(t, out[0].Err)
+}
+
 // deaf is a transport that loses the first calls without a word.
 type deaf struct {
 	Transport

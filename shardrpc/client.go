@@ -7,12 +7,14 @@ import (
 	"errors"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
 	"golang.org/x/sync/semaphore"
 
 	millrace "github.com/millrace/millrace"
 	"github.com/millrace/millrace/errs"
 	"github.com/millrace/millrace/router"
 	"github.com/millrace/millrace/storage/shard"
+	"github.com/millrace/millrace/trace"
 )
 
 // ClientOptions are a client's settings and components.
@@ -25,8 +27,9 @@ type ClientOptions struct {
 	// the next time twice as long; 2 s unless set.
 	Again time.Duration
 
-	Transport Transport
-	HTTP      HTTP
+	Transport  Transport
+	HTTP       HTTP
+	Registerer prometheus.Registerer // may be nil
 }
 
 // Client asks shards that other processes own.
@@ -35,6 +38,7 @@ type Client struct {
 	bytes *semaphore.Weighted
 	calls *semaphore.Weighted
 	peers peers
+	m     *clientMetrics
 }
 
 // NewClient makes a client.
@@ -48,7 +52,7 @@ func NewClient(o ClientOptions) *Client {
 	if o.Again == 0 {
 		o.Again = 2 * time.Second
 	}
-	return &Client{o: o, bytes: semaphore.NewWeighted(o.Bytes), calls: semaphore.NewWeighted(o.Calls)}
+	return &Client{o: o, bytes: semaphore.NewWeighted(o.Bytes), calls: semaphore.NewWeighted(o.Calls), m: newClientMetrics(o.Registerer)}
 }
 
 // Shard is a shard, wherever it is.
@@ -70,7 +74,24 @@ func (r *remote) call(ctx context.Context, k kind, write bool, size int, body fu
 			return nil, context.DeadlineExceeded
 		}
 	}
-	request := body(appendHead(make([]byte, 0, 16+size), k, left))
+	timer := prometheus.NewTimer(r.c.m.calls.WithLabelValues(k.String()))
+	ctx, span := trace.Call(ctx, "call "+k.String())
+	answer, err := r.send(ctx, write, body(appendHead(make([]byte, 0, 16+size), k, left)))
+	var d *decoder
+	if err == nil {
+		d, err = open(answer)
+	}
+	span.Int("millrace.shard", int64(r.id)).End(err)
+	if errors.Is(err, errTable) { // the call is made once more
+		return nil, err
+	}
+	timer.ObserveDuration()
+	r.c.m.called(err)
+	return d, err
+}
+
+// send sends a request when there is room for it, and gives its answer.
+func (r *remote) send(ctx context.Context, write bool, request []byte) ([]byte, error) {
 	room := min(int64(len(request)), r.c.o.Bytes)
 	if err := r.c.calls.Acquire(ctx, 1); err != nil {
 		return nil, errs.New(errs.Overloaded, "too many calls to other processes are under way: %v", err)
@@ -80,12 +101,18 @@ func (r *remote) call(ctx context.Context, k kind, write bool, size int, body fu
 		return nil, errs.New(errs.Overloaded, "too much is being sent to other processes: %v", err)
 	}
 	defer r.c.bytes.Release(room)
+	r.c.m.now.Inc()
+	defer r.c.m.now.Dec()
+	r.c.m.bytes.Add(float64(room))
+	defer r.c.m.bytes.Sub(float64(room))
 	var answer []byte
 	var err error
 	if len(request) <= MaxSmall {
 		answer, err = r.small(ctx, write, request)
 		if err == nil && len(answer) == 1 && answer[0] == statusByHTTP {
-			answer, err = r.c.post(ctx, r.id, request)
+			if answer, err = nil, errTooLong; !write { // which would be done a second time
+				answer, err = r.c.post(ctx, r.id, request)
+			}
 		}
 	} else {
 		answer, err = r.c.post(ctx, r.id, request)
@@ -93,7 +120,7 @@ func (r *remote) call(ctx context.Context, k kind, write bool, size int, body fu
 	if err != nil {
 		return nil, lost(ctx, r.id, write, err)
 	}
-	return open(answer)
+	return answer, nil
 }
 
 // small sends by the transport. One that only asks is sent again when it is not answered
@@ -110,6 +137,7 @@ func (r *remote) small(ctx context.Context, write bool, request []byte) ([]byte,
 		if err == nil || !late || errors.Is(err, ErrNobody) {
 			return answer, err
 		}
+		r.c.m.again.Inc()
 	}
 }
 
@@ -148,6 +176,9 @@ func open(answer []byte) (*decoder, error) {
 	}
 	return d, nil
 }
+
+// errTooLong is the error of an answer that is too long for the way that its call went.
+var errTooLong = errors.New("the answer is too long for the way it came")
 
 // errTable says that who was asked does not know the descriptor of a write.
 var errTable = errors.New("shardrpc: the descriptor is not known there")

@@ -16,7 +16,8 @@
 //
 //	P1  A call that answers errs.NotOwner changed nothing. One whose answer is lost is
 //	    errs.UnknownOutcome if it is a write; what only asks is asked again after a while,
-//	    and is errs.NotOwner, or errs.Unavailable when there is no time left.
+//	    and is errs.NotOwner, or errs.Unavailable when there is no time left. No answer is
+//	    waited for when another process owns the shard by then.
 //	P2  Errors keep their code, message, fields and further members on the way.
 //	P3  What comes over the wire is checked before it is believed: no length leads to an
 //	    allocation that is not bounded by the bytes that came, or to a panic.

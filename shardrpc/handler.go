@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	millrace "github.com/millrace/millrace"
+	"github.com/millrace/millrace/trace"
 )
 
 // maxRequest bounds a call by HTTP: an op may have as much as a shard takes at a time.
@@ -20,6 +21,7 @@ func Serves(path string) bool { return strings.HasPrefix(path, Root) }
 
 // ServeHTTP answers other processes by HTTP (P5).
 func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	r = r.WithContext(trace.Extract(r.Context(), r.Header.Get))
 	token, ok := strings.CutPrefix(r.Header.Get("Authorization"), "Bearer ")
 	if !ok || s.o.Verify(token) != nil {
 		http.Error(w, "no token of this cluster", http.StatusUnauthorized)
@@ -44,11 +46,11 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	if path == pathCall {
-		room := min(r.ContentLength, s.o.Bytes)
-		if err := s.room.Acquire(r.Context(), room); err != nil {
+		done, err := s.enter(r.Context(), r.ContentLength)
+		if err != nil {
 			return // the other one went away
 		}
-		defer s.room.Release(room)
+		defer done()
 	}
 	body := make([]byte, r.ContentLength)
 	if _, err := io.ReadFull(r.Body, body); err != nil {

@@ -10,9 +10,11 @@ import (
 	"net/http"
 	"strings"
 	"sync"
+	"time"
 
 	millrace "github.com/millrace/millrace"
 	"github.com/millrace/millrace/errs"
+	"github.com/millrace/millrace/trace"
 )
 
 // Paths below which a process answers others; the number of the shard follows.
@@ -67,6 +69,15 @@ func (c *Client) where(ctx context.Context, id millrace.ShardID) (string, error)
 	if at := c.peers.known(id); at != "" {
 		return at, nil
 	}
+	at, err := c.askWhere(ctx, id)
+	if err == nil {
+		c.peers.set(id, at)
+	}
+	return at, err
+}
+
+// askWhere asks the owner of a shard for its address.
+func (c *Client) askWhere(ctx context.Context, id millrace.ShardID) (string, error) {
 	answer, err := c.o.Transport.Call(ctx, id, appendHead(nil, kindWhere, 0))
 	if err != nil {
 		if !errors.Is(err, ErrNobody) && ctx.Err() == nil {
@@ -85,8 +96,28 @@ func (c *Client) where(ctx context.Context, id millrace.ShardID) (string, error)
 	if !strings.HasPrefix(at, "http://") && !strings.HasPrefix(at, "https://") {
 		return "", errs.New(errs.Unavailable, "the owner of shard %d tells no address for HTTP", id)
 	}
-	c.peers.set(id, at)
 	return at, nil
+}
+
+// doubt gives up a request when another process owns the shard by now: the one that it
+// went to may stand still, and its connection with it.
+func (c *Client) doubt(ctx context.Context, giveUp func(), id millrace.ShardID, at string) {
+	tick := time.NewTicker(c.o.Again)
+	defer tick.Stop()
+	for {
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return
+		}
+		once, cancel := context.WithTimeout(ctx, c.o.Again)
+		now, err := c.askWhere(once, id)
+		cancel()
+		if err == nil && now != at {
+			giveUp()
+			return
+		}
+	}
 }
 
 // do sends a request to the owner of a shard. ErrNobody says that nobody took it.
@@ -108,6 +139,7 @@ func (c *Client) do(ctx context.Context, id millrace.ShardID, path string, body 
 	}
 	req.Header.Set("Authorization", "Bearer "+token)
 	req.Header.Set("Content-Type", "application/octet-stream")
+	trace.Inject(ctx, req.Header.Set)
 	resp, err := c.o.HTTP.Client.Do(req)
 	if err != nil {
 		c.peers.forget(id, at)
@@ -133,6 +165,15 @@ func (c *Client) do(ctx context.Context, id millrace.ShardID, path string, body 
 
 // post makes a call by HTTP.
 func (c *Client) post(ctx context.Context, id millrace.ShardID, request []byte) ([]byte, error) {
+	at, err := c.where(ctx, id)
+	if err != nil {
+		return nil, err
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	var doubting sync.WaitGroup
+	doubting.Go(func() { c.doubt(ctx, cancel, id, at) })
+	defer doubting.Wait()
+	defer cancel()
 	resp, err := c.do(ctx, id, pathCall, request)
 	if err != nil {
 		return nil, err

@@ -12,6 +12,7 @@ import (
 	millrace "github.com/millrace/millrace"
 	"github.com/millrace/millrace/errs"
 	"github.com/millrace/millrace/router"
+	"github.com/millrace/millrace/trace"
 )
 
 // Times of streams of rows.
@@ -24,17 +25,26 @@ const (
 
 // Read implements router.Remote.
 func (r *remote) Read(ctx context.Context, form []byte) (router.Frames, error) {
+	ctx, span := trace.Call(ctx, "call read")
+	span.Int("millrace.shard", int64(r.id))
 	ctx, cancel := context.WithCancel(ctx)
 	quiet := time.AfterFunc(silence, cancel)
 	resp, err := r.c.do(ctx, r.id, pathRead, form) //nolint:bodyclose // frameReader closes it
 	if err != nil {
 		quiet.Stop()
 		cancel()
+		span.End(err)
 		return nil, lost(context.WithoutCancel(ctx), r.id, false, err)
 	}
 	quiet.Stop()
 	in := &watched{r: resp.Body, quiet: quiet}
+	r.c.m.reads.Inc()
+	closed := sync.OnceFunc(func() {
+		r.c.m.reads.Dec()
+		span.End(nil)
+	})
 	return &frameReader{r: bufio.NewReaderSize(in, 64<<10), alive: func() {}, close: func() error {
+		closed()
 		quiet.Stop()
 		cancel()
 		return resp.Body.Close()
@@ -66,7 +76,10 @@ func (s *Server) read(w http.ResponseWriter, r *http.Request, id millrace.ShardI
 		return
 	}
 	defer s.reads.Release(1)
-	ctx := r.Context()
+	s.m.reads.Inc()
+	defer s.m.reads.Dec()
+	ctx, span := s.o.Tracer.Serve(r.Context(), "shardrpc read")
+	defer span.Int("millrace.shard", int64(id)).End(nil)
 	far, err := s.o.Router.OpenFarRead(ctx, id, form)
 	if errs.Is(err, errs.NotOwner) {
 		http.Error(w, err.Error(), http.StatusMisdirectedRequest)

@@ -8,6 +8,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
 	"golang.org/x/sync/semaphore"
 
 	millrace "github.com/millrace/millrace"
@@ -15,6 +16,7 @@ import (
 	"github.com/millrace/millrace/router"
 	"github.com/millrace/millrace/storage/segment"
 	"github.com/millrace/millrace/storage/shard"
+	"github.com/millrace/millrace/trace"
 )
 
 // ServerOptions are a server's settings and components.
@@ -30,8 +32,10 @@ type ServerOptions struct {
 	// Table finds a table by number, as the catalog has it.
 	Table func(ctx context.Context, id millrace.TableID) (*millrace.Table, error)
 	// Verify says whether a token is of the cluster.
-	Verify func(token string) error
-	Logger *slog.Logger
+	Verify     func(token string) error
+	Logger     *slog.Logger
+	Registerer prometheus.Registerer // may be nil
+	Tracer     *trace.Tracer
 }
 
 // Server answers what other processes ask of the shards that are here.
@@ -40,6 +44,7 @@ type Server struct {
 	room   *semaphore.Weighted
 	reads  *semaphore.Weighted
 	tables tables
+	m      *serverMetrics
 }
 
 // maxReads bounds the streams of rows at a time.
@@ -50,7 +55,7 @@ func NewServer(o ServerOptions) *Server {
 	if o.Bytes == 0 {
 		o.Bytes = 256 << 20
 	}
-	return &Server{o: o, room: semaphore.NewWeighted(o.Bytes), reads: semaphore.NewWeighted(maxReads)}
+	return &Server{o: o, room: semaphore.NewWeighted(o.Bytes), reads: semaphore.NewWeighted(maxReads), m: newServerMetrics(o.Registerer)}
 }
 
 // Answer answers a call that came by a Transport.
@@ -64,11 +69,11 @@ func (s *Server) Answer(ctx context.Context, id millrace.ShardID, request []byte
 
 // serve answers a call; inRoom says that room for it was made. The request must not be
 // changed any more.
-func (s *Server) serve(ctx context.Context, id millrace.ShardID, request []byte, inRoom bool) (answer []byte) {
+func (s *Server) serve(ctx context.Context, id millrace.ShardID, request []byte, inRoom bool) (out []byte) {
 	defer func() {
 		if p := recover(); p != nil { // which ends one call, not the process
 			s.o.Logger.ErrorContext(ctx, "a call of another process broke", slog.Any("panic", p), slog.String("stack", string(debug.Stack())))
-			answer = appendFailure([]byte{statusError}, errs.New(errs.Internal, "the call broke: %v", p))
+			out = appendFailure([]byte{statusError}, errs.New(errs.Internal, "the call broke: %v", p))
 		}
 	}()
 	d := &decoder{b: request}
@@ -81,21 +86,45 @@ func (s *Server) serve(ctx context.Context, id millrace.ShardID, request []byte,
 		ctx, cancel = context.WithTimeout(ctx, left)
 		defer cancel()
 	}
-	if !inRoom {
-		room := min(int64(len(request)), s.o.Bytes)
-		if err := s.room.Acquire(ctx, room); err != nil {
-			return appendFailure([]byte{statusError}, errs.New(errs.Overloaded, "the owner of shard %d has too much to do: %v", id, err))
-		}
-		defer s.room.Release(room)
-	}
-	sh, err := s.shard(id)
-	if err == nil {
-		answer, err = s.do(ctx, sh, k, d)
-	}
+	timer := prometheus.NewTimer(s.m.answers.WithLabelValues(k.String()))
+	ctx, span := s.o.Tracer.Serve(ctx, "shardrpc "+k.String())
+	answer, err := s.answer(ctx, id, k, d, inRoom)
+	span.Int("millrace.shard", int64(id)).End(err)
+	timer.ObserveDuration()
 	if err != nil {
+		s.m.failed.WithLabelValues(string(errs.CodeOf(err))).Inc()
 		return appendFailure([]byte{statusError}, err)
 	}
 	return answer
+}
+
+// answer does what a call asks for, when there is room for it.
+func (s *Server) answer(ctx context.Context, id millrace.ShardID, k kind, d *decoder, inRoom bool) ([]byte, error) {
+	if !inRoom {
+		done, err := s.enter(ctx, int64(len(d.b)))
+		if err != nil {
+			return nil, errs.New(errs.Overloaded, "the owner of shard %d has too much to do: %v", id, err)
+		}
+		defer done()
+	}
+	sh, err := s.shard(id)
+	if err != nil {
+		return nil, err
+	}
+	return s.do(ctx, sh, k, d)
+}
+
+// enter waits for room for a call (P4).
+func (s *Server) enter(ctx context.Context, bytes int64) (done func(), err error) {
+	room := min(bytes, s.o.Bytes)
+	if err := s.room.Acquire(ctx, room); err != nil {
+		return nil, err
+	}
+	s.m.bytes.Add(float64(room))
+	return func() {
+		s.m.bytes.Sub(float64(room))
+		s.room.Release(room)
+	}, nil
 }
 
 func errAttr(err error) slog.Attr { return slog.Any("err", err) }

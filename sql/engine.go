@@ -74,6 +74,8 @@ type Request struct {
 	// Key is the idempotency key under which an INSERT or DELETE is known when it comes
 	// again; "": none. It goes with no other statement.
 	Key string
+	// Principal is whose key that is; "" without authentication.
+	Principal string
 }
 
 // changeTimeout bounds statements that read no rows, where the caller sets no
@@ -98,7 +100,12 @@ func (e *Engine) Execute(ctx context.Context, req Request) (*Result, error) {
 	}
 	c := &call{Engine: e, src: source(req.Text), req: req}
 	if q, ok := st.(*query); ok {
-		return c.query(ctx, q)
+		var res *Result
+		err := router.Anew(ctx, func() (err error) { // groups and sorting read to the end
+			res, err = c.query(ctx, q)
+			return err
+		})
+		return res, err
 	}
 	switch st.(type) {
 	case *insert, *remove:

@@ -53,12 +53,12 @@ func (c *call) insert(ctx context.Context, st *insert) (*Result, error) {
 // statement says, however the table has changed since it came before.
 func (c *call) write(ctx context.Context, req *router.WriteRequest) (*router.WriteResult, error) {
 	if c.req.Key != "" {
-		end, err := c.o.Router.BeginKey(req.Table, "", c.req.Key)
+		end, err := c.o.Router.BeginKey(req.Table, c.req.Principal, c.req.Key)
 		if err != nil {
 			return nil, err
 		}
 		defer end()
-		req.Writer = &router.WriterSequence{ID: c.req.Key, Key: true, Seq: 1, Hash: c.hash()}
+		req.Writer = &router.WriterSequence{Principal: c.req.Principal, ID: c.req.Key, Key: true, Seq: 1, Hash: c.hash()}
 	}
 	res, err := c.o.Router.Write(ctx, req)
 	return res, told(err, res)

@@ -216,6 +216,29 @@ func TestComeAndGo(t *testing.T) {
 	require.Eventually(t, func() bool { return runtime.NumGoroutine() <= base+5 }, 5*time.Second, 10*time.Millisecond, "%d goroutines, %d after the first rounds", runtime.NumGoroutine(), base)
 }
 
+// Shows that who waits for the end of a follower hears of it, also when it was promoted or
+// closed: nobody waits for ever.
+func TestFollowerEnds(t *testing.T) {
+	c, owner, n := two(t)
+	c.stream.Cuts = nil
+	c.follow(n)
+	first := n.Worker.Follower(0)
+	require.NoError(t, n.Worker.Abandon(context.Background(), 0))
+	<-first.Stopped()
+	c.follow(n)
+	second := n.Worker.Follower(0)
+	select {
+	case <-second.Stopped():
+		require.Fail(t, "it goes on")
+	default:
+	}
+	c.leave(owner)
+	c.owner = nil
+	require.NoError(t, c.lead(n))
+	<-second.Stopped()
+	require.NoError(t, second.Err())
+}
+
 // Shows what those meet who read from a shard that is handed over: a walk over a
 // snapshot goes on until Close has waited long enough, then ends with not_owner; who
 // waits for changes is woken; and the directory is free when the last reader has left.

@@ -82,6 +82,11 @@ func TestRepair(t *testing.T) {
 				m.burst()
 			}
 			older := m.Image(100)
+			at := 0.2 + 0.6*m.Rng.Float64()
+			if kind == "damaged" && i%2 == 1 { // below what a manifest covers
+				m.checkpoint()
+				at /= 4
+			}
 			for range 40 {
 				m.burst()
 				if kind != "damaged" && m.Rng.IntN(20) == 0 {
@@ -99,7 +104,7 @@ func TestRepair(t *testing.T) {
 			wals := storagetest.Dir + "/wal"
 			switch kind {
 			case "damaged":
-				flipByte(t, m.FS, wals, 0.2+0.6*m.Rng.Float64())
+				flipByte(t, m.FS, wals, at)
 			case "older":
 				require.NoError(t, m.FS.RemoveAll(wals))
 				_, err := vfs.Clone(older, m.FS, wals, wals, vfs.CloneSync)

@@ -89,10 +89,12 @@ func New(o Options) (*Worker, error) {
 			return nil, fmt.Errorf("storage.New: %w", err)
 		}
 	}
-	return &Worker{
+	w := &Worker{
 		o: o, cache: pebble.NewCache(o.CacheBytes - o.rowCacheBytes()), metrics: shard.NewMetrics(o.Registerer),
 		places: map[millrace.ShardID]*place{},
-	}, nil
+	}
+	newMetrics(o.Registerer, w)
+	return w, nil
 }
 
 // Open opens the log in the data directory and all shards. A shard that is damaged is

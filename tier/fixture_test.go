@@ -92,7 +92,7 @@ func (n *node) manager(reg prometheus.Registerer) *tier.Manager {
 	for _, s := range n.w.Shards() {
 		o.Shards = append(o.Shards, s)
 	}
-	return tier.New(o)
+	return tier.New(context.Background(), o)
 }
 
 func (n *node) close() {

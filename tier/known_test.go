@@ -226,7 +226,7 @@ func TestMadeMeanwhile(t *testing.T) {
 			require.NoError(t, err)
 		}
 	}}
-	m = tier.New(tier.Options{Format: n.format, Catalog: c, Clock: n.clock, Logger: slog.New(slog.DiscardHandler), Registerer: prometheus.NewRegistry()})
+	m = tier.New(t.Context(), tier.Options{Format: n.format, Catalog: c, Clock: n.clock, Logger: slog.New(slog.DiscardHandler), Registerer: prometheus.NewRegistry()})
 	m.Attach(n.r)
 	before := m.Known()
 	m.Pass(context.Background())

@@ -13,6 +13,7 @@ import (
 	"github.com/millrace/millrace/errs"
 	"github.com/millrace/millrace/lake"
 	"github.com/millrace/millrace/router"
+	"github.com/millrace/millrace/trace"
 )
 
 // Catalog is what the manager needs of the catalog.
@@ -75,6 +76,7 @@ type Options struct {
 	Clock      Clock
 	Logger     *slog.Logger
 	Registerer prometheus.Registerer
+	Tracer     *trace.Tracer // nil: nothing is traced
 	// Mine says of a table whether this process takes it to the lake; others do that in
 	// their turn. Nil: all are. Two that take one at once do no harm (Invariants).
 	Mine func(millrace.TableID) bool
@@ -144,8 +146,9 @@ type Manager struct {
 
 var _ router.Lake = (*Manager)(nil)
 
-// New makes a manager. It reads nothing before Attach.
-func New(o Options) *Manager {
+// New makes a manager. It reads nothing before Attach. What it does unasked it does with
+// the values of ctx, which say who it is; Close ends it.
+func New(ctx context.Context, o Options) *Manager {
 	o.ensureDefaults()
 	m := &Manager{
 		o: o, tables: map[millrace.TableID]*table{}, leaving: map[millrace.TableID]*table{}, purges: map[millrace.TableID]*purging{},
@@ -153,7 +156,7 @@ func New(o Options) *Manager {
 		looks: make(chan struct{}, maxLooks), removals: make(chan struct{}, maxPurging),
 	}
 	m.pacer.clock = o.Clock
-	m.life, m.end = context.WithCancel(context.Background())
+	m.life, m.end = context.WithCancel(context.WithoutCancel(ctx))
 	m.metrics = newMetrics(o.Registerer, m)
 	return m
 }

@@ -43,6 +43,12 @@ func newMetrics(reg prometheus.Registerer, m *Manager) *metrics {
 	sum := func(a, b float64) float64 { return a + b }
 	most := func(a, b float64) float64 { return max(a, b) }
 	gauge("tables", "Tables that have a lake table.", func(*table, time.Time) float64 { return 1 }, sum)
+	gauge("running_jobs", "Tables for which rounds or maintenance go on now.", func(t *table, _ time.Time) float64 {
+		if t.running {
+			return 1
+		}
+		return 0
+	}, sum)
 	gauge("failing_tables", "Tables whose last round failed.", func(t *table, _ time.Time) float64 {
 		if t.failure != nil {
 			return 1

@@ -39,7 +39,7 @@ func TestMetrics(t *testing.T) {
 	require.Equal(t, []string{
 		"conflicts_total", "deleted_rows_total", "expired_snapshots_total", "failing_purges", "failing_tables", "failures_total", "files_total", "lag_seconds",
 		"maintenance_commits_total", "maintenance_duration_seconds", "maintenance_failures_total", "merged_files_total", "pending_purges", "pending_rows", "purge_failures_total", "purges_total",
-		"removed_files_total", "round_duration_seconds", "rounds_total", "rows_total", "tables", "written_bytes_total",
+		"removed_files_total", "round_duration_seconds", "rounds_total", "rows_total", "running_jobs", "tables", "written_bytes_total",
 	}, names)
 	require.EqualValues(t, 10, values["rows_total"])
 	require.EqualValues(t, 1, values["rounds_total"])

@@ -44,6 +44,12 @@ type round struct {
 
 // run makes the round, and says which pieces are left.
 func (r *round) run(ctx context.Context) (left []piece, err error) {
+	ctx, span := r.t.m.o.Tracer.Begin(ctx, "lake round")
+	defer func() { span.Int("millrace.table_id", int64(r.t.id)).Int("millrace.read_bytes", r.bytes).End(err) }()
+	return r.make(ctx)
+}
+
+func (r *round) make(ctx context.Context) (left []piece, err error) {
 	m := r.t.m
 	r.began = m.o.Clock.Now()
 	r.rest = m.pacer.begin(r.src, r.job.hurry)

@@ -40,8 +40,14 @@ func (s *Store) Commit(ctx context.Context, expect uint64, writes ...catalog.Wri
 		defer s.mu.Unlock()
 		delete(s.mu.ours, m.id)
 	}()
+	begun := s.opts.Clock.Boot()
 	revision, err := s.commit(ctx, expect, writes[0].Key, m.id, b)
-	if err == nil {
+	if _, conflict := errors.AsType[*catalog.ConflictError](err); conflict {
+		s.metrics.conflicts.Inc()
+	} else if err != nil {
+		s.metrics.failures.Inc()
+	} else {
+		s.metrics.commit.Observe((s.opts.Clock.Boot() - begun).Seconds())
 		s.compact.due(s)
 	}
 	return revision, err

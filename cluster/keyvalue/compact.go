@@ -45,6 +45,7 @@ func (c *compactor) due(s *Store) {
 		ctx, cancel := context.WithTimeout(s.ctx, compactTimeout)
 		defer cancel()
 		if err := s.compactStale(ctx); err != nil && s.ctx.Err() == nil {
+			s.metrics.failed.Inc()
 			s.log.WarnContext(ctx, "catalog not compacted, trying again", slog.Any("err", err))
 		}
 	})
@@ -70,6 +71,7 @@ func (s *Store) Compact(ctx context.Context) error {
 	if _, err := s.writeSnapshot(ctx); err != nil {
 		return err
 	}
+	s.metrics.snapshots.Inc()
 	whole, _, err := s.snapshots(ctx)
 	if err != nil {
 		return err

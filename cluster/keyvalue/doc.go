@@ -38,5 +38,6 @@
 // snapshot.<revision>.<writer>.<part>, reader.<process>); mr.<name>.told.> between
 // processes; KV_<bucket> with $KV.<bucket>.>. Formats: docs/formats/cluster-catalog.md.
 //
-// Concurrency: all methods may be called from any goroutine.
+// Concurrency: all methods may be called from any goroutine. Lock order: Store.mu, which
+// is held while a commit is applied and followers are told, before reader.mu.
 package keyvalue

@@ -36,6 +36,23 @@ func TestKeys(t *testing.T) {
 	}
 }
 
+// A key that a server does not have yet which is behind is not taken for gone: a live
+// worker would lose its shards to others. One that is gone is told of.
+func TestWatchOfAServerThatIsBehind(t *testing.T) {
+	keys := openKeys(t, natstest.StartT(t, 1))
+	revision, err := keys.Create(t.Context(), "k.a", []byte("0"))
+	require.NoError(t, err)
+	gone, err := keyvalue.ToldGone(t.Context(), keys, "k.a", revision)
+	require.NoError(t, err)
+	require.False(t, gone)
+	require.NoError(t, keys.Delete(t.Context(), "k.a", revision))
+	for _, key := range []string{"k.a", "k.never"} {
+		gone, err = keyvalue.ToldGone(t.Context(), keys, key, revision)
+		require.NoError(t, err)
+		require.True(t, gone, key)
+	}
+}
+
 // Changes and watches go on over kills of the servers: what was answered is there, and a
 // watcher ends with the same picture.
 func TestKeysOverKills(t *testing.T) {

@@ -110,8 +110,9 @@ func (r *reader) followed() bool {
 func (r *reader) hold(s *Store) {
 	joined, next := false, watch{}
 	for {
+		broken := s.Err() != nil // which takes Store.mu, and that comes before reader.mu
 		r.mu.Lock()
-		ended := r.mu.followers == 0 || r.ctx.Err() != nil || s.Err() != nil
+		ended := r.mu.followers == 0 || r.ctx.Err() != nil || broken
 		if ended && !joined {
 			r.mu.holding = false
 			close(r.mu.changed)
@@ -141,10 +142,12 @@ func (r *reader) hold(s *Store) {
 			r.extend(sent + leaseTTL)
 			r.watchNext(s, &next)
 		case errors.Is(err, errExpired):
+			s.metrics.lost.Inc()
 			s.log.WarnContext(s.ctx, "catalog lease lost, taking it again")
 			joined, wait = false, 0
 		default:
 			wait = 100 * time.Millisecond
+			s.metrics.missed.Inc()
 			s.log.DebugContext(s.ctx, "catalog lease not renewed", slog.Any("err", err))
 		}
 		timer := time.NewTimer(wait)
@@ -376,7 +379,10 @@ func (r *reader) run(s *Store) {
 			return
 		}
 		r.mu.Unlock()
-		mine.err = r.ask(s, s.position())
+		begun := s.opts.Clock.Boot()
+		if mine.err = r.ask(s, s.position()); mine.err == nil {
+			s.metrics.settle.Observe((s.opts.Clock.Boot() - begun).Seconds())
+		}
 		close(mine.done)
 	}
 }

@@ -15,6 +15,7 @@ import (
 
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
+	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/millrace/millrace/catalog"
 	"github.com/millrace/millrace/cluster"
@@ -59,9 +60,10 @@ type Options struct {
 	// Replicas of the stream; as cluster.Check found.
 	Replicas int
 
-	Conn   *cluster.Conn
-	Clock  Clock
-	Logger *slog.Logger
+	Conn       *cluster.Conn
+	Clock      Clock
+	Logger     *slog.Logger
+	Registerer prometheus.Registerer // may be nil
 }
 
 // Store is the catalog.KV of a cluster.
@@ -74,6 +76,7 @@ type Store struct {
 	coder   *coder
 	feed    *catalog.Feed
 	log     *slog.Logger
+	metrics *metrics
 
 	ctx     context.Context // of the store's life
 	cancel  context.CancelFunc
@@ -163,8 +166,12 @@ func Open(ctx context.Context, opts Options) (*Store, error) {
 	s.ctx, s.cancel = context.WithCancel(context.WithoutCancel(ctx))
 	s.mu.entries, s.mu.ours, s.mu.moved = map[string]catalog.Entry{}, map[[16]byte]uint64{}, make(chan struct{})
 	s.reader.init(s)
+	s.metrics = newMetrics(s)
 	if err := s.start(ctx); err != nil {
 		return nil, errors.Join(err, s.Close())
+	}
+	if opts.Registerer != nil {
+		opts.Registerer.MustRegister(s.metrics.all...)
 	}
 	return s, nil
 }

@@ -77,7 +77,7 @@ func (w *watcher) consume(ctx context.Context) error {
 	defer messages.Stop()
 	there := map[string]bool{}
 	if left == 0 {
-		if err := w.upToDate(there); err != nil {
+		if err := w.upToDate(ctx, there); err != nil {
 			return err
 		}
 	}
@@ -99,7 +99,7 @@ func (w *watcher) consume(ctx context.Context) error {
 		if left > 0 {
 			if left--; left == 0 || meta.NumPending == 0 {
 				left = 0
-				if err := w.upToDate(there); err != nil {
+				if err := w.upToDate(ctx, there); err != nil {
 					return err
 				}
 			}
@@ -127,15 +127,24 @@ func (w *watcher) take(m jetstream.Msg, sequence uint64, there map[string]bool) 
 }
 
 // upToDate tells of the keys that are gone without a trace, and, the first time, that
-// everything is told.
-func (w *watcher) upToDate(there map[string]bool) error {
+// everything is told. The server of the consumer may be behind, so that it does not have a
+// key yet that is known here: the leader says what is gone.
+func (w *watcher) upToDate(ctx context.Context, there map[string]bool) error {
 	for _, key := range slices.Sorted(maps.Keys(w.told)) {
-		if !there[key] {
-			revision := w.told[key]
-			delete(w.told, key)
-			if err := w.tell(owner.Event{Kind: owner.Deleted, Entry: owner.Entry{Key: key, Revision: revision + 1}}); err != nil {
-				return err
-			}
+		if there[key] {
+			continue
+		}
+		last, err := w.keys.last(ctx, key)
+		if err != nil {
+			return err
+		}
+		if last.ok {
+			continue
+		}
+		revision := max(w.told[key]+1, last.sequence)
+		delete(w.told, key)
+		if err := w.tell(owner.Event{Kind: owner.Deleted, Entry: owner.Entry{Key: key, Revision: revision}}); err != nil {
+			return err
 		}
 	}
 	if w.ready {

@@ -10,6 +10,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"time"
@@ -20,6 +21,8 @@ type Server struct {
 	Name string
 
 	binary, config, log, store string
+	host                       string
+	under                      []string
 	client, monitor, route     int
 
 	cmd     *exec.Cmd
@@ -34,13 +37,26 @@ func (e *exitedError) Error() string {
 }
 
 // Address is host and port for clients.
-func (s *Server) Address() string { return fmt.Sprintf("127.0.0.1:%d", s.client) }
+func (s *Server) Address() string { return fmt.Sprintf("%s:%d", s.host, s.client) }
 
 // URL is the address for clients, with the user's name and password.
 func (s *Server) URL() string { return s.url(User) }
 
 func (s *Server) url(user string) string {
 	return fmt.Sprintf("nats://%s:%s@%s", user, user, s.Address())
+}
+
+// PID is the number of the server's process.
+func (s *Server) PID() int { return s.cmd.Process.Pid }
+
+// Messages are how many messages the server has got from clients and other servers, and sent to them.
+func (s *Server) Messages(ctx context.Context) (in, out int64, err error) {
+	var answer struct {
+		In  int64 `json:"in_msgs"`
+		Out int64 `json:"out_msgs"`
+	}
+	err = s.ask(ctx, "/varz", &answer)
+	return answer.In, answer.Out, err
 }
 
 // Running says whether the server was started and not stopped since.
@@ -52,8 +68,9 @@ func (s *Server) Start() error {
 	if err != nil {
 		return err
 	}
-	defer func() { _ = out.Close() }()            // the process has its own
-	cmd := exec.Command(s.binary, "-c", s.config) //nolint:noctx // it lives until it is stopped
+	defer func() { _ = out.Close() }() // the process has its own
+	args := append(slices.Clone(s.under), s.binary, "-c", s.config)
+	cmd := exec.Command(args[0], args[1:]...) //nolint:noctx // it lives until it is stopped
 	cmd.Stdout, cmd.Stderr = out, out
 	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 	if err := cmd.Start(); err != nil {
@@ -159,7 +176,7 @@ func (s *Server) metaLeader(ctx context.Context) (string, error) {
 
 // ask gets a page of the monitoring port.
 func (s *Server) ask(ctx context.Context, page string, answer any) error {
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, fmt.Sprintf("http://127.0.0.1:%d%s", s.monitor, page), http.NoBody)
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, fmt.Sprintf("http://%s:%d%s", s.host, s.monitor, page), http.NoBody)
 	if err != nil {
 		return err
 	}

@@ -8,6 +8,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -27,6 +28,11 @@ type Options struct {
 	Servers int
 	// Dir takes their files.
 	Dir string
+	// Hosts are the addresses at which the servers listen, one each; default 127.0.0.1.
+	Hosts []string
+	// Under are commands that run the servers, one each, such as one that enters a
+	// network of its own; default none.
+	Under [][]string
 	// Binary is the path of nats-server; default: the one that `make nats-server` builds.
 	Binary string
 	// Sync is jetstream.sync_interval; default "always".
@@ -64,6 +70,15 @@ func Start(ctx context.Context, opts Options) (*Servers, error) {
 	}
 	if opts.Servers != 1 && opts.Servers != 3 {
 		return nil, fmt.Errorf("natstest: %d servers; it starts 1 or 3", opts.Servers)
+	}
+	if opts.Hosts == nil {
+		opts.Hosts = slices.Repeat([]string{"127.0.0.1"}, opts.Servers)
+	}
+	if opts.Under == nil {
+		opts.Under = make([][]string, opts.Servers)
+	}
+	if len(opts.Hosts) != opts.Servers || len(opts.Under) != opts.Servers {
+		return nil, fmt.Errorf("natstest: %d hosts and %d commands for %d servers", len(opts.Hosts), len(opts.Under), opts.Servers)
 	}
 	if opts.Sync == "" {
 		opts.Sync = "always"
@@ -104,12 +119,12 @@ func (s *Servers) start(ctx context.Context) error {
 	for i := range s.opts.Servers {
 		p := ports[3*i:]
 		s.all = append(s.all, &Server{
-			Name: fmt.Sprintf("n%d", i+1), binary: s.opts.Binary, client: p[0], monitor: p[1], route: p[2],
+			Name: fmt.Sprintf("n%d", i+1), binary: s.opts.Binary, host: s.opts.Hosts[i], under: s.opts.Under[i], client: p[0], monitor: p[1], route: p[2],
 			config: filepath.Join(s.opts.Dir, fmt.Sprintf("n%d.conf", i+1)),
 			log:    filepath.Join(s.opts.Dir, fmt.Sprintf("n%d.log", i+1)),
 			store:  filepath.Join(s.opts.Dir, fmt.Sprintf("store%d", i+1)),
 		})
-		routes = append(routes, fmt.Sprintf("nats://127.0.0.1:%d", p[2]))
+		routes = append(routes, fmt.Sprintf("nats://%s:%d", s.opts.Hosts[i], p[2]))
 	}
 	for _, server := range s.all {
 		if err := os.WriteFile(server.config, []byte(s.settings(server, routes)), 0o600); err != nil {
@@ -125,7 +140,7 @@ func (s *Servers) start(ctx context.Context) error {
 // settings are the text of a server's settings.
 func (s *Servers) settings(server *Server, routes []string) string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "server_name: %s\nhost: 127.0.0.1\nport: %d\nhttp: \"127.0.0.1:%d\"\n", server.Name, server.client, server.monitor)
+	fmt.Fprintf(&b, "server_name: %s\nhost: %q\nport: %d\nhttp: \"%s:%d\"\n", server.Name, server.host, server.client, server.host, server.monitor)
 	fmt.Fprintf(&b, "jetstream {\n  store_dir: %q\n  sync_interval: %q\n  max_file_store: %d\n  max_memory_store: 67108864\n}\n", server.store, s.opts.Sync, s.opts.MaxStore)
 	jetstream := "enabled"
 	if s.opts.AccountStore > 0 {
@@ -136,7 +151,7 @@ func (s *Servers) settings(server *Server, routes []string) string {
 		fmt.Fprintf(&b, "max_payload: %d\n", s.opts.MaxPayload)
 	}
 	if len(routes) > 1 {
-		fmt.Fprintf(&b, "cluster {\n  name: natstest\n  listen: \"127.0.0.1:%d\"\n  routes: [%s]\n}\n", server.route, strings.Join(routes, ", "))
+		fmt.Fprintf(&b, "cluster {\n  name: natstest\n  listen: \"%s:%d\"\n  routes: [%s]\n}\n", server.host, server.route, strings.Join(routes, ", "))
 	}
 	b.WriteString(s.opts.Extra + "\n")
 	return b.String()

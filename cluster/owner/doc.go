@@ -15,7 +15,8 @@
 //	    while the machine is suspended. After a session was lost, shards taken in it
 //	    answer nothing any more, whatever comes.
 //	N2  A session is ended by others only when its key did not change for TTL + 1 s on
-//	    their own clock, and at that revision. No two clocks are compared.
+//	    their own clock, on which they could renew theirs, and at that revision. No two
+//	    clocks are compared.
 //	N3  A lease is taken only when it is released, or the session it was taken in is gone.
 //	N4  Of a shard, one task runs at a time.
 //	N5  Shards are moved to balance only when the members were the same for 10 s, and only
@@ -24,6 +25,6 @@
 // Keys owned: session.<worker>, lease.<5 digits of the shard>.
 //
 // Concurrency: one goroutine renews the session, one watches, one decides; a task of a
-// shard is a goroutine of its own, four at once. Manager.mu guards what is known;
+// shard is a goroutine of its own, four at once, and four that begin to follow. Manager.mu guards what is known;
 // nothing waits under it.
 package owner

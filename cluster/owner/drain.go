@@ -3,6 +3,7 @@ package owner
 import (
 	"context"
 	"log/slog"
+	"maps"
 	"time"
 
 	millrace "github.com/millrace/millrace"
@@ -72,19 +73,27 @@ func (m *Manager) Stop(ctx context.Context) error {
 	return nil
 }
 
-// letGo releases the shards that are still here. Nothing else runs any more.
+// letGo releases the shards that are still here. No task runs any more, but others may look,
+// and shards stop by themselves.
 func (m *Manager) letGo(ctx context.Context) {
-	for id, s := range m.shards {
+	m.mu.Lock()
+	left := maps.Clone(m.shards)
+	m.mu.Unlock()
+	for id, s := range left {
+		m.mu.Lock()
+		was, lease := *s, m.board.leases[id]
+		m.mu.Unlock()
 		switch {
-		case s.following:
+		case was.following:
 			m.o.Host.Abandon(id)
-		case s.leading:
-			lease := m.board.leases[id]
+		case was.leading:
 			if _, err := m.move(id, lease, "")(ctx); err != nil && !isConflict(err) {
 				m.o.Logger.WarnContext(ctx, "lease not released", slog.Int("shard", int(id)), slog.Any("err", err))
 			}
 		}
+		m.mu.Lock()
 		*s = shardState{}
+		m.mu.Unlock()
 	}
 }
 

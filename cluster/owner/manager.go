@@ -37,7 +37,8 @@ const (
 	lookEvery = 500 * time.Millisecond
 	// keyTimeout bounds one operation on the keys.
 	keyTimeout = 5 * time.Second
-	// atOnce is how many shards are opened or handed over at a time.
+	// atOnce is how many shards are opened or handed over at a time, and how many are begun
+	// to be followed: that may take as long as to fetch them, and the former do not wait for it.
 	atOnce = 4
 	// unableAfter is how many times in a row a shard fails to open before others are
 	// asked to have it, and unableFor how long.
@@ -91,11 +92,16 @@ type Manager struct {
 	// generation counts the sessions that this process has had.
 	generation atomic.Int64
 
+	// soundSince is since when the session has been ours without a break: who could not
+	// renew it has not seen others fail to. The loop's own; on the boot clock.
+	soundSince time.Duration
+
 	mu      sync.Mutex
 	board   *board
 	session held
 	shards  map[millrace.ShardID]*shardState
-	running int // tasks
+	running int // tasks, but those that begin to follow
+	joining int // those
 	placed  placed
 
 	wake    chan struct{}
@@ -187,13 +193,17 @@ func (m *Manager) loop(ctx context.Context) {
 	}
 }
 
-// challenge ends the sessions of others that were not renewed for too long.
+// challenge ends the sessions of others that were not renewed for too long, while ours was:
+// when NATS comes back from being away, nobody has had the time to renew.
 func (m *Manager) challenge(ctx context.Context) {
 	now := m.o.Clock.Boot()
+	if !m.valid() {
+		m.soundSince = now
+	}
 	m.mu.Lock()
 	var dead []seenSession
 	for name, s := range m.board.sessions {
-		if name != m.o.Worker && now-s.since > TTL+margin {
+		if name != m.o.Worker && now-max(s.since, m.soundSince) > TTL+margin {
 			dead = append(dead, s)
 		}
 	}

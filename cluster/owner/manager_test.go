@@ -53,6 +53,7 @@ type process struct {
 	follows map[millrace.ShardID]time.Time // since when
 	broken  map[millrace.ShardID]bool
 	short   map[millrace.ShardID]bool // stop by themselves before Lead, or Follow, has returned
+	slow    bool                      // Follow does not return
 }
 
 type led struct {
@@ -159,9 +160,15 @@ func (p *process) Abandon(id millrace.ShardID) {
 }
 
 // Follow implements owner.Host.
-func (p *process) Follow(_ context.Context, id millrace.ShardID) error {
+func (p *process) Follow(ctx context.Context, id millrace.ShardID) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	if p.slow {
+		p.mu.Unlock()
+		<-ctx.Done()
+		p.mu.Lock()
+		return ctx.Err()
+	}
 	if p.short[id] {
 		delete(p.short, id)
 		p.m.Stopped(id, errors.New("purged"))
@@ -383,6 +390,59 @@ func TestShardThatStopsWhileItIsTaken(t *testing.T) {
 		}
 		b.mu.Unlock()
 		w.until(time.Minute, "balance", w.balanced)
+		w.stopAll()
+	})
+}
+
+// TestTakingDoesNotWaitForFollowing: a worker that fetches shards to follow them, however
+// long that takes, serves others meanwhile when their owners die.
+func TestTakingDoesNotWaitForFollowing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, 8)
+		w.start("a")
+		w.until(20*time.Second, "all shards are served", w.allServed)
+		b := w.start("b")
+		b.mu.Lock()
+		b.slow = true
+		b.mu.Unlock()
+		w.pass(5 * time.Second)
+		w.procs["a"].crash()
+		w.until(20*time.Second, "those that are not being fetched are served", func() bool {
+			n, _ := w.served()
+			return n >= simShards-4
+		})
+		w.stopAll()
+	})
+}
+
+// TestKeysAreAwayForAll: when nobody could renew a session, nobody takes the others for dead
+// as soon as it can again: all go on with what they had.
+func TestKeysAreAwayForAll(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, 9)
+		for _, n := range []string{"a", "b", "c"} {
+			w.start(n)
+		}
+		w.until(30*time.Second, "balance", w.balanced)
+		w.pass(5 * time.Second)
+		w.mu.Lock()
+		before := w.logs
+		w.mu.Unlock()
+		for _, p := range w.procs {
+			p.keys.Cut()
+		}
+		w.pass(30 * time.Second)
+		n, _ := w.served()
+		require.Zero(t, n, "no session is sure")
+		for i, name := range []string{"a", "b", "c"} {
+			time.Sleep(time.Duration(i) * time.Second) // one is back before the others
+			w.procs[name].keys.Heal()
+		}
+		w.until(10*time.Second, "all are served again", w.allServed)
+		w.pass(20 * time.Second)
+		w.mu.Lock()
+		require.Equal(t, before, w.logs, "a shard has another owner, or was opened anew")
+		w.mu.Unlock()
 		w.stopAll()
 	})
 }

@@ -47,7 +47,8 @@ type Standing struct {
 	LSN millrace.LSN `json:"lsn"`
 	// Behind is how many records of the log it had not applied when it last looked.
 	Behind uint64 `json:"behind"`
-	// Ready says that it had everything at some moment, so that it is a short way to the end.
+	// Ready says that it had nearly everything when it last looked, so that it is a short way
+	// to the end.
 	Ready bool `json:"ready"`
 }
 

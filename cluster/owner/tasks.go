@@ -50,23 +50,29 @@ func (m *Manager) decide(ctx context.Context) {
 			s = &shardState{}
 			m.shards[id] = s
 		}
-		if s.busy || now < s.retryAt || m.running >= atOnce {
+		if s.busy || now < s.retryAt {
 			continue
 		}
-		if do := m.next(id, s, p, holders[i], now); do != nil {
-			s.busy = true
-			m.running++
-			m.wg.Go(func() { m.run(ctx, id, s, do) })
+		do, running := m.next(id, s, p, now), &m.running
+		if do == nil && p.standby == m.o.Worker && holders[i] != m.o.Worker && !s.following && !s.leading {
+			do, running = m.follow(id), &m.joining
 		}
+		if do == nil || *running >= atOnce {
+			continue
+		}
+		s.busy = true
+		*running++
+		m.wg.Go(func() { m.run(ctx, id, s, do, running) })
 	}
 }
 
 // task does something for a shard, and returns how the shard stands with us after it.
 type task func(ctx context.Context) (after func(s *shardState), err error)
 
-// next is what has to be done for a shard now; nil when nothing has.
+// next is what has to be done for a shard now, other than to begin to follow it; nil when
+// nothing has.
 // REQUIRES: m.mu is held.
-func (m *Manager) next(id millrace.ShardID, s *shardState, p place, holder string, now time.Duration) task {
+func (m *Manager) next(id millrace.ShardID, s *shardState, p place, now time.Duration) task {
 	lease := m.board.leases[id]
 	ours := lease.Worker == m.o.Worker && lease.Incarnation == m.session.Incarnation && !lease.Released
 	switch {
@@ -85,8 +91,6 @@ func (m *Manager) next(id millrace.ShardID, s *shardState, p place, holder strin
 			return nil // the cluster is about to begin: others may come
 		}
 		return m.lead(id, lease, true)
-	case p.standby == m.o.Worker && holder != m.o.Worker && !s.following && !s.leading:
-		return m.follow(id)
 	case s.following && p.standby != m.o.Worker && p.owner != m.o.Worker:
 		return m.abandon(id)
 	}
@@ -113,13 +117,13 @@ func (m *Manager) newlyReady(now map[millrace.ShardID]Standing) bool {
 	return false
 }
 
-// run runs a task and notes what became of it.
-func (m *Manager) run(ctx context.Context, id millrace.ShardID, s *shardState, do task) {
+// run runs a task and notes what became of it. running counts those of its kind.
+func (m *Manager) run(ctx context.Context, id millrace.ShardID, s *shardState, do task, running *int) {
 	after, err := do(ctx)
 	now := m.o.Clock.Boot()
 	m.mu.Lock()
 	s.busy = false
-	m.running--
+	*running--
 	if after != nil {
 		after(s)
 	}

@@ -44,7 +44,8 @@ func (m *Manager) View() View {
 		holders[i] = m.board.holder(millrace.ShardID(i))
 		leads[holders[i]]++
 	}
-	places := placement(m.board.candidates(), holders, now-m.board.changedAt >= quiet)
+	places := m.placed.get(m.board.candidates(), holders, now-m.board.changedAt >= quiet)
+	names := slices.Sorted(maps.Keys(m.board.sessions))
 	for i, p := range places {
 		id := millrace.ShardID(i)
 		s := ShardView{Shard: id, Lease: m.board.leases[id].Lease}
@@ -55,7 +56,7 @@ func (m *Manager) View() View {
 			s.Moving = p.owner
 		}
 		// Who follows: the chosen one, or whoever has it furthest.
-		for _, name := range slices.Sorted(maps.Keys(m.board.sessions)) {
+		for _, name := range names {
 			if st, ok := m.board.sessions[name].Standbys[id]; ok && (s.Standby == "" || name == p.standby) {
 				s.Standby, s.Standing = name, st
 			}

@@ -25,7 +25,9 @@
 //	T5  No entry is given out before the sequence, the chain and the checksums of its
 //	    records were checked. Errors name stream and sequence.
 //	T6  The last record is never purged: it says where the log ends.
-//	T7  A replay holds a few records in memory, however long the log is.
+//	T7  A log that begins anew behind a tail (Begin) has a first record from the start.
+//	    One without any is not begun.
+//	T8  A replay holds a few records in memory, however long the log is.
 //
 // Streams owned: cluster.Names.LogStream of each shard.
 //

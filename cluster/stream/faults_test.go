@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 	"github.com/stretchr/testify/require"
 
@@ -114,7 +115,7 @@ func TestTwoOwners(t *testing.T) {
 				}
 			})
 		}
-		require.Eventually(t, func() bool { return h.acknowledged() > 200 && epochs.Load() > 30 && h.refused(errs.NotOwner) > 2 }, 30*time.Second, 5*time.Millisecond)
+		require.Eventually(t, func() bool { return h.acknowledged() > 200 && epochs.Load() > 30 && h.refused(errs.NotOwner) > 2 }, 2*time.Minute, 5*time.Millisecond)
 		cancel()
 		wg.Wait()
 		h.check(t, open(t, streams(t, srv.URLs(), options(srv, id))))
@@ -264,6 +265,64 @@ func TestUnknownOutcome(t *testing.T) {
 		_, err = log.Append(t.Context(), []wal.Entry{{Kind: wal.Data, Data: []byte("more")}})
 		require.NoError(t, err)
 	}
+}
+
+// A connection that is closed for good while an append waits leaves its outcome unknown:
+// it is not said that nothing was written, which would be written again then.
+func TestConnectionClosedAmidAppend(t *testing.T) {
+	t.Parallel()
+	srv, id := servers(t, 1), newID(t)
+	p, err := natstest.StartProxy(srv.Server(0))
+	require.NoError(t, err)
+	t.Cleanup(p.Close)
+	opts := options(srv, id)
+	opts.Patience = 300 * time.Millisecond
+	conn := connect(t, p.URL())
+	s, err := stream.New(conn, opts)
+	require.NoError(t, err)
+	log, watching := open(t, s), open(t, streams(t, srv.URLs(), options(srv, id)))
+	p.Lose(answers)
+	ended := make(chan error, 1)
+	go func() {
+		_, err := log.Append(context.Background(), []wal.Entry{wal.EpochEntry(1)})
+		ended <- err
+	}()
+	require.Eventually(t, func() bool {
+		tail, err := watching.Refresh(t.Context())
+		return err == nil && tail.LSN == 1
+	}, 10*time.Second, time.Millisecond)
+	conn.NATS().Close()
+	require.Equal(t, errs.UnknownOutcome, errs.CodeOf(<-ended))
+}
+
+// A record of this Log's own from before it was read anew, that comes only now, is not
+// taken for the noop that would settle the next one.
+func TestOwnRecordComesLate(t *testing.T) {
+	t.Parallel()
+	srv, id := servers(t, 1), newID(t)
+	log := open(t, streams(t, srv.URLs(), options(srv, id)))
+	_, err := log.Append(t.Context(), []wal.Entry{wal.EpochEntry(1)})
+	require.NoError(t, err)
+	conn := connect(t, srv.URLs())
+	st, err := conn.JetStream().Stream(t.Context(), cluster.NamesOf(id).LogStream(0))
+	require.NoError(t, err)
+	first, err := st.GetMsg(t.Context(), 1)
+	require.NoError(t, err)
+	enc := wal.NewEncoder(id, 0)
+	require.NoError(t, enc.Encode(log.Tail(), []wal.Entry{{Kind: wal.Data, Data: []byte("late")}}))
+	for _, rec := range enc.Records() {
+		_, err = conn.JetStream().PublishMsg(t.Context(), &nats.Msg{Subject: cluster.NamesOf(id).LogSubject(0), Data: rec, Header: nats.Header{"Millrace-Writer": first.Header["Millrace-Writer"]}})
+		require.NoError(t, err)
+	}
+	_, err = log.Append(t.Context(), []wal.Entry{wal.EpochEntry(2)})
+	require.Equal(t, errs.NotOwner, errs.CodeOf(err))
+	_, err = log.Refresh(t.Context())
+	require.NoError(t, err)
+	_, err = log.Append(t.Context(), []wal.Entry{wal.EpochEntry(2)})
+	require.NoError(t, err)
+	n := 0
+	require.NoError(t, log.Replay(t.Context(), 0, func(millrace.LSN, millrace.Epoch, wal.Entry) error { n++; return nil }))
+	require.Equal(t, 3, n)
 }
 
 // What a deposed owner had sent, and the servers get only when the next has begun, is

@@ -28,6 +28,8 @@ type Log struct {
 	logID     uint64 // that the stream's metadata says
 	stopped   error  // why nothing is appended (T3)
 	mustRaise bool   // the next append begins an epoch (T3)
+	// damagedEnd lets the end be one that does not read, for who looks what does.
+	damagedEnd bool
 
 	at struct {
 		sync.Mutex

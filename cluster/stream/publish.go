@@ -69,8 +69,8 @@ func (l *Log) publish(ctx context.Context, seq uint64, rec []byte) (outcome, err
 		return readAnswer(answer.Data, l.name, seq)
 	case errors.Is(err, nats.ErrNoResponders):
 		return unsent, errors.New("the stream has no leader, or is not there")
-	case errors.Is(err, nats.ErrReconnectBufExceeded), errors.Is(err, nats.ErrConnectionClosed), errors.Is(err, nats.ErrConnectionDraining):
-		return unsent, err
+	case errors.Is(err, nats.ErrReconnectBufExceeded), errors.Is(err, nats.ErrConnectionDraining):
+		return unsent, err // nats.ErrConnectionClosed is also said of what was sent before
 	case errors.Is(err, nats.ErrMaxPayload), errors.Is(err, nats.ErrHeadersNotSupported):
 		return refused, err
 	}

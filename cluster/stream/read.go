@@ -12,7 +12,7 @@ import (
 const (
 	// fewRecords are asked for one by one: a consumer costs the servers more.
 	fewRecords = 8
-	// readAhead bounds what is on its way to us (T7).
+	// readAhead bounds what is on its way to us (T8).
 	readAhead = 8 << 20
 	// silence is how long a consumer may say nothing before the leader is asked.
 	silence = 3 * time.Second

@@ -6,6 +6,7 @@ import (
 
 	"github.com/nats-io/nats.go/jetstream"
 
+	millrace "github.com/millrace/millrace"
 	"github.com/millrace/millrace/errs"
 	"github.com/millrace/millrace/storage/wal"
 )
@@ -23,7 +24,11 @@ func (l *Log) Refresh(ctx context.Context) (wal.Tail, error) {
 	end := l.Tail()
 	if end.LogID != l.logID || info.State.LastSeq != uint64(end.LSN) {
 		l.mustRaise = true
-		if end, err = l.readEnd(ctx, info.State); err != nil {
+		end, err = l.readEnd(ctx, info.State)
+		if l.damagedEnd && errs.Is(err, errs.CorruptData) {
+			end, err = wal.Tail{LogID: l.logID, LSN: millrace.LSN(info.State.LastSeq)}, nil
+		}
+		if err != nil {
 			return wal.Tail{}, err
 		}
 	}
@@ -42,7 +47,7 @@ func (l *Log) readEnd(ctx context.Context, state jetstream.StreamState) (wal.Tai
 	}
 	rctx, cancel := l.s.conn.Request(ctx, l.s.opts.AnswerTimeout)
 	defer cancel()
-	msg, err := l.st.GetLastMsgForSubject(rctx, l.subject)
+	msg, err := l.fetch(rctx, lastOf{l.subject})
 	switch {
 	case errors.Is(err, jetstream.ErrMsgNotFound):
 		return wal.Tail{}, l.corrupt(state.LastSeq, "all records were removed, the last one too")

@@ -45,13 +45,12 @@ func (l *Log) settle(ctx context.Context, end wal.Tail, rec []byte, last error) 
 		last = err
 		msg, err := l.message(ctx, seq)
 		switch {
-		case err == nil && msg.Header.Get(writerHeader) != l.writer:
-			return false, l.fenced(seq, msg)
-		case err == nil:
-			if bytes.Equal(msg.Data, rec) {
-				return l.settled(end, rec, true)
-			}
+		case err == nil && msg.Header.Get(writerHeader) == l.writer && bytes.Equal(msg.Data, rec):
+			return l.settled(end, rec, true)
+		case err == nil && msg.Header.Get(writerHeader) == l.writer && bytes.Equal(msg.Data, noop):
 			return l.settled(noopEnd, noop, false)
+		case err == nil: // of another, or ours from before a Refresh, that came late
+			return false, l.fenced(seq, msg)
 		case errors.Is(err, jetstream.ErrMsgNotFound):
 			info, err := l.info(ctx)
 			if gone, ok := errors.AsType[*errs.Error](err); ok && gone.Code == errs.CorruptData {
@@ -95,7 +94,7 @@ func (l *Log) fenced(seq uint64, msg *jetstream.RawStreamMsg) error {
 func (l *Log) message(ctx context.Context, seq uint64) (*jetstream.RawStreamMsg, error) {
 	rctx, cancel := l.s.conn.Request(ctx, l.s.opts.AnswerTimeout)
 	defer cancel()
-	return l.st.GetMsg(rctx, seq)
+	return l.fetch(rctx, bySequence{seq})
 }
 
 // info asks the stream's leader about it. The error is errs.CorruptData when the stream

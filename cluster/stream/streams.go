@@ -104,27 +104,12 @@ func (s *Streams) Shard(ctx context.Context, shard millrace.ShardID) (*Log, erro
 	if err != nil {
 		return nil, err
 	}
-	writer, err := s.random()
+	st, err := s.conn.OpenStream(ctx, s.config(shard, id))
 	if err != nil {
 		return nil, err
 	}
-	cfg := jetstream.StreamConfig{
-		Name: s.names.LogStream(shard), Subjects: []string{s.names.LogSubject(shard)},
-		Description: fmt.Sprintf("Millrace: log of shard %d", shard),
-		Storage:     jetstream.FileStorage, Retention: jetstream.LimitsPolicy, Discard: jetstream.DiscardNew,
-		MaxBytes: s.opts.MaxBytes, Replicas: s.opts.Replicas, Compression: jetstream.NoCompression,
-		Metadata: map[string]string{metaLogID: fmt.Sprintf("%016x", id), metaCluster: hex.EncodeToString(s.opts.ClusterID[:]), metaFormat: formatNow},
-	}
-	st, err := s.conn.OpenStream(ctx, cfg)
+	l, err := s.log(shard, st)
 	if err != nil {
-		return nil, err
-	}
-	l := &Log{
-		s: s, shard: shard, name: cfg.Name, subject: cfg.Subjects[0], writer: fmt.Sprintf("%016x", writer), st: st,
-		enc: wal.NewEncoder(s.opts.ClusterID, shard), noop: wal.NewEncoder(s.opts.ClusterID, shard),
-		size: s.met.size.WithLabelValues(fmt.Sprint(shard)),
-	}
-	if l.logID, err = l.readMetadata(st.CachedInfo().Config.Metadata); err != nil {
 		return nil, err
 	}
 	if _, err := l.Refresh(ctx); err != nil {
@@ -132,6 +117,32 @@ func (s *Streams) Shard(ctx context.Context, shard millrace.ShardID) (*Log, erro
 	}
 	l.mustRaise = false
 	return l, nil
+}
+
+// config is how the stream of a shard is.
+func (s *Streams) config(shard millrace.ShardID, logID uint64) jetstream.StreamConfig {
+	return jetstream.StreamConfig{
+		Name: s.names.LogStream(shard), Subjects: []string{s.names.LogSubject(shard)},
+		Description: fmt.Sprintf("Millrace: log of shard %d", shard),
+		Storage:     jetstream.FileStorage, Retention: jetstream.LimitsPolicy, Discard: jetstream.DiscardNew,
+		MaxBytes: s.opts.MaxBytes, Replicas: s.opts.Replicas, Compression: jetstream.NoCompression,
+		Metadata: map[string]string{metaLogID: fmt.Sprintf("%016x", logID), metaCluster: hex.EncodeToString(s.opts.ClusterID[:]), metaFormat: formatNow},
+	}
+}
+
+// log makes a Log over a stream; where it ends is not known yet.
+func (s *Streams) log(shard millrace.ShardID, st jetstream.Stream) (*Log, error) {
+	writer, err := s.random()
+	if err != nil {
+		return nil, err
+	}
+	l := &Log{
+		s: s, shard: shard, name: s.names.LogStream(shard), subject: s.names.LogSubject(shard), writer: fmt.Sprintf("%016x", writer), st: st,
+		enc: wal.NewEncoder(s.opts.ClusterID, shard), noop: wal.NewEncoder(s.opts.ClusterID, shard),
+		size: s.met.size.WithLabelValues(fmt.Sprint(shard)),
+	}
+	l.logID, err = l.readMetadata(st.CachedInfo().Config.Metadata)
+	return l, err
 }
 
 // random draws a number that is not 0.

@@ -16,6 +16,7 @@ import (
 	millrace "github.com/millrace/millrace"
 	"github.com/millrace/millrace/cluster"
 	"github.com/millrace/millrace/shardrpc"
+	"github.com/millrace/millrace/trace"
 )
 
 const (
@@ -32,9 +33,6 @@ const (
 	callTime = 60 * time.Second
 	// closeTime bounds the wait for calls that are being answered when all ends.
 	closeTime = 4 * time.Second
-	// doubtAfter is how long an answer is waited for before it is asked whether the owner
-	// is still the one.
-	doubtAfter = 2 * time.Second
 )
 
 // Options are settings and components.
@@ -59,9 +57,11 @@ type Calls struct {
 	drains sync.WaitGroup
 
 	calls, nobody prometheus.Counter
+	answering     prometheus.Gauge
 
 	mu    sync.Mutex
 	terms map[millrace.ShardID]*known
+	lines map[millrace.ShardID]*line
 }
 
 // known is the term of a shard's owner, as it was told last.
@@ -88,9 +88,10 @@ func New(conn *cluster.Conn, names cluster.Names, o Options) *Calls {
 	}
 	p := promauto.With(o.Registerer)
 	c := &Calls{
-		conn: conn, names: names, o: o, room: semaphore.NewWeighted(o.Answers), terms: map[millrace.ShardID]*known{},
-		calls:  p.NewCounter(prometheus.CounterOpts{Name: "millrace_cluster_calls_total", Help: "Calls sent to owners of shards over NATS."}),
-		nobody: p.NewCounter(prometheus.CounterOpts{Name: "millrace_cluster_untaken_calls_total", Help: "Calls to owners of shards that nobody took, since a shard had no owner or changed it."}),
+		conn: conn, names: names, o: o, room: semaphore.NewWeighted(o.Answers), terms: map[millrace.ShardID]*known{}, lines: map[millrace.ShardID]*line{},
+		calls:     p.NewCounter(prometheus.CounterOpts{Name: "millrace_cluster_calls_total", Help: "Calls sent to owners of shards over NATS."}),
+		answering: p.NewGauge(prometheus.GaugeOpts{Name: "millrace_cluster_answering_calls", Help: "Calls of other processes over NATS that are being answered; 1,024 at most, others wait."}),
+		nobody:    p.NewCounter(prometheus.CounterOpts{Name: "millrace_cluster_untaken_calls_total", Help: "Calls to owners of shards that nobody took, since a shard had no owner or changed it."}),
 	}
 	c.life, c.end = context.WithCancel(context.Background())
 	return c
@@ -143,39 +144,21 @@ func (c *Calls) Call(ctx context.Context, id millrace.ShardID, request []byte) (
 	return nil, err
 }
 
-// send sends a request to the owner in a term, and doubts after a while that it is one.
-func (c *Calls) send(ctx context.Context, id millrace.ShardID, term string, request []byte) ([]byte, error) {
-	rctx, cancel := c.conn.Request(ctx, callTime)
-	defer cancel()
-	doubt := time.AfterFunc(doubtAfter, func() { c.doubt(rctx, cancel, id, term) })
-	defer doubt.Stop()
-	return c.request(rctx, c.termSubject(id, term), request)
-}
-
-// doubt gives up a call when the shard has another owner by now.
-func (c *Calls) doubt(ctx context.Context, giveUp func(), id millrace.ShardID, term string) {
-	for ctx.Err() == nil {
-		if now, err := c.ask(ctx, id); err == nil && now.term != term {
-			c.learn(id, now)
-			giveUp()
-			return
-		}
-		t := time.NewTimer(doubtAfter)
-		select {
-		case <-t.C:
-		case <-ctx.Done():
-			t.Stop()
-		}
-	}
-}
-
 // request sends to a subject. The error is shardrpc.ErrNobody when nobody has the message.
 func (c *Calls) request(ctx context.Context, subject string, data []byte) ([]byte, error) {
-	m, err := c.conn.NATS().RequestWithContext(ctx, subject, data)
+	request := &nats.Msg{Subject: subject, Data: data}
+	trace.Inject(ctx, func(header, value string) {
+		if request.Header == nil {
+			request.Header = nats.Header{}
+		}
+		request.Header.Set(header, value)
+	})
+	m, err := c.conn.NATS().RequestMsgWithContext(ctx, request)
 	switch {
 	case err == nil:
 		return m.Data, nil
-	case errors.Is(err, nats.ErrNoResponders), errors.Is(err, nats.ErrConnectionReconnecting), errors.Is(err, nats.ErrReconnectBufExceeded), errors.Is(err, nats.ErrConnectionClosed):
+	// Not nats.ErrConnectionClosed, which is also said of what was sent before.
+	case errors.Is(err, nats.ErrNoResponders), errors.Is(err, nats.ErrConnectionReconnecting), errors.Is(err, nats.ErrReconnectBufExceeded):
 		return nil, fmt.Errorf("%w: %w", shardrpc.ErrNobody, err)
 	}
 	return nil, err
@@ -213,7 +196,7 @@ func (c *Calls) ask(ctx context.Context, id millrace.ShardID) (*known, error) {
 		c.mu.Unlock()
 	})
 	k.endings = time.AfterFunc(trustFor, func() { c.endKnown(id, k) })
-	b, err := c.askFor(ctx, c.names.ShardSubject(id))
+	b, err := c.askFor(ctx, c.names.ShardSubject(id), nil)
 	if err == nil && len(b) > 0 && len(b) <= maxTerm {
 		k.term = string(b)
 		return k, nil
@@ -230,12 +213,12 @@ func (c *Calls) ask(ctx context.Context, id millrace.ShardID) (*known, error) {
 
 // askFor asks for as long as a term is good, again and again: a question may be lost as
 // owners come and go, and nobody tells.
-func (c *Calls) askFor(ctx context.Context, subject string) ([]byte, error) {
+func (c *Calls) askFor(ctx context.Context, subject string, question []byte) ([]byte, error) {
 	rctx, cancel := c.conn.Request(ctx, trustFor)
 	defer cancel()
 	for again := againAfter; ; again *= 2 {
 		once, cancel := context.WithTimeout(rctx, again)
-		b, err := c.request(once, subject, nil)
+		b, err := c.request(once, subject, question)
 		cancel()
 		if err == nil || errors.Is(err, shardrpc.ErrNobody) || rctx.Err() != nil {
 			return b, err
@@ -291,4 +274,9 @@ func (c *Calls) forget(id millrace.ShardID, term string) {
 
 func (c *Calls) termSubject(id millrace.ShardID, term string) string {
 	return c.names.ShardSubject(id) + "." + term
+}
+
+// fateSubject is where it is asked what became of calls of a term.
+func (c *Calls) fateSubject(id millrace.ShardID, term string) string {
+	return c.termSubject(id, term) + ".fate"
 }

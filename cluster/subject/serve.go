@@ -13,6 +13,7 @@ import (
 
 	millrace "github.com/millrace/millrace"
 	"github.com/millrace/millrace/errs"
+	"github.com/millrace/millrace/trace"
 )
 
 const (
@@ -34,8 +35,14 @@ func (c *Calls) Serve(id millrace.ShardID, answer func(ctx context.Context, id m
 	_, _ = rand.Read(b[:]) // never fails
 	term := hex.EncodeToString(b[:])
 	var ended atomic.Bool
+	var came taken
 	calls, err := c.subscribe(c.termSubject(id, term), func(m *nats.Msg) {
+		from, n, request, ok := splitHead(m.Data)
+		if !ok || !came.begin(from, n) {
+			return // its caller waits for nothing (J5)
+		}
 		if ended.Load() {
+			came.end(from, n, nil)
 			c.reply(m, nil)
 			return
 		}
@@ -44,15 +51,30 @@ func (c *Calls) Serve(id millrace.ShardID, answer func(ctx context.Context, id m
 		}
 		c.tasks.Go(func() {
 			defer c.room.Release(1)
-			c.reply(m, answer(c.life, id, m.Data))
+			c.answering.Inc()
+			defer c.answering.Dec()
+			a := answer(trace.Extract(c.life, m.Header.Get), id, request)
+			came.end(from, n, a)
+			c.reply(m, a)
 		})
 	})
 	if err != nil {
 		return nil, err
 	}
+	fates, err := c.subscribe(c.fateSubject(id, term), func(m *nats.Msg) {
+		if from, n, _, ok := splitHead(m.Data); ok {
+			is, a := came.ask(from, n)
+			c.reply(m, append([]byte{byte(is)}, a...))
+		}
+	})
+	if err != nil {
+		c.drain(calls)
+		return nil, err
+	}
 	asked, err := c.subscribe(c.names.ShardSubject(id), func(m *nats.Msg) { c.reply(m, []byte(term)) })
 	if err != nil {
 		c.drain(calls)
+		c.drain(fates)
 		return nil, err
 	}
 	if err := c.conn.NATS().FlushTimeout(flushTime); err != nil { // it is served when callers find it
@@ -65,6 +87,7 @@ func (c *Calls) Serve(id millrace.ShardID, answer func(ctx context.Context, id m
 		time.AfterFunc(lingerFor, func() {
 			defer c.drains.Done()
 			c.drain(calls)
+			c.drain(fates)
 		})
 	}, nil
 }

@@ -38,13 +38,29 @@ func isTerminal(w io.Writer) bool {
 // connection is embedded in every client command.
 type connection struct {
 	Server string `help:"Address of the server (MILLRACE_SERVER; http://127.0.0.1:8080)." placeholder:"URL"`
+	CA     string `name:"ca" help:"File of the authorities that sign the certificate of an https server (MILLRACE_CA; those of the system)." placeholder:"FILE" type:"path"`
+
+	TokenFile string `help:"File of the token, which may be renewed while the command runs (MILLRACE_TOKEN_FILE; the token itself may be in MILLRACE_TOKEN)." placeholder:"FILE" type:"path"`
 }
 
 func (c connection) client(a *app) (*client.Client, error) {
 	if c.Server == "" {
 		c.Server = a.getenv("MILLRACE_SERVER")
 	}
-	cl, err := client.New(client.Options{Server: c.Server, Token: a.getenv("MILLRACE_TOKEN"), UserAgent: "millrace"})
+	if c.CA == "" {
+		c.CA = a.getenv("MILLRACE_CA")
+	}
+	o := client.Options{Server: c.Server, TokenFile: c.TokenFile, UserAgent: "millrace"}
+	if o.TokenFile == "" {
+		o.Token, o.TokenFile = a.getenv("MILLRACE_TOKEN"), a.getenv("MILLRACE_TOKEN_FILE")
+	}
+	if c.CA != "" {
+		var err error
+		if o.CA, err = os.ReadFile(c.CA); err != nil {
+			return nil, usagef("--ca: %w", err)
+		}
+	}
+	cl, err := client.New(o)
 	if err != nil {
 		return nil, usageError{err}
 	}

@@ -12,7 +12,8 @@
 // Every command explains itself with --help.
 //
 // Client commands talk HTTP to the server that --server or MILLRACE_SERVER names
-// (http://127.0.0.1:8080 when neither does), with the token of MILLRACE_TOKEN.
+// (http://127.0.0.1:8080 when neither does), with the token of MILLRACE_TOKEN; --ca or
+// MILLRACE_CA names the authorities of an https one.
 // Answers go to standard output, everything else to standard error.
 //
 // Exit codes: 0 done; 1 failed; 2 wrong usage; 3 a database, table, partition or

@@ -143,6 +143,9 @@ func hintFor(e *errs.Error) string {
 		if strings.HasPrefix(e.Message, "cannot reach") {
 			return "is the server running there? See --server and MILLRACE_SERVER"
 		}
+		if strings.HasPrefix(e.Message, "cannot trust") {
+			return "see --server, and --ca or MILLRACE_CA for the file of its authority"
+		}
 		return "try again in a while"
 	default:
 		return hints[e.Code]

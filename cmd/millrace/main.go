@@ -25,6 +25,8 @@ type commands struct {
 	Serve  ServeCmd  `cmd:"" help:"Run a server."`
 	Config configCmd `cmd:"" help:"Show settings."`
 
+	Version versionCmd `cmd:"" help:"Say which program this is."`
+
 	Restore restoreCmd `cmd:"" help:"Make a data directory of what an object store holds."`
 	WAL     walCmd     `cmd:"" name:"wal" help:"Repair the write-ahead log of a stopped server."`
 
@@ -46,7 +48,9 @@ type commands struct {
 
 	Lake lakeCmd `cmd:"" help:"Show and tier the lake table of a table."`
 
-	Token laterCmd `cmd:"" help:"Development tokens (not in this release)."`
+	Token  tokenCmd  `cmd:"" help:"Make a token for development."`
+	Whoami whoamiCmd `cmd:"" help:"Show whom the server takes you for."`
+
 	Grant laterCmd `cmd:"" help:"Grants (not in this release)."`
 	Quota laterCmd `cmd:"" help:"Quotas (not in this release)."`
 	Bench laterCmd `cmd:"" help:"Benchmarks against a running server (not in this release)."`
@@ -54,7 +58,8 @@ type commands struct {
 
 const description = `Millrace: streaming storage for analytics.
 
-Client commands talk to the server that --server or MILLRACE_SERVER names, with the token of MILLRACE_TOKEN.
+Client commands talk to the server that --server or MILLRACE_SERVER names, with the token of MILLRACE_TOKEN or of the file that --token-file or MILLRACE_TOKEN_FILE names.
+MILLRACE_CA (--ca) names the file of the authorities of an https server; none: those of the system.
 Exit codes: 0 done, 1 failed, 2 wrong usage, 3 not found.`
 
 // exitCode ends a parse that printed help.

@@ -77,7 +77,7 @@ func texts(t *testing.T, under ...string) map[string]string {
 
 var (
 	variable = regexp.MustCompile(`\bMILLRACE_[A-Z0-9_]+`)
-	metric   = regexp.MustCompile(`\bmillrace_(?:server|owner|cluster|stream|shard|remote|tier|wal|objstore|router|flight|catalog)_[a-z_]+`)
+	metric   = regexp.MustCompile(`\bmillrace_(?:server|owner|cluster|stream|shard|remote|tier|wal|objstore|router|flight|catalog|storage|keyvalue|shardrpc|auth|quota|audit|trace)_[a-z_]+`)
 	flag     = regexp.MustCompile(`(?:^|[\s"'=\[` + "`" + `])--([a-z][a-z0-9-]*)`)
 	command  = regexp.MustCompile(`(?m)(?:^|[|;&(]|[A-Z_]+=\S+|\b(?:do|then|nohup))\s*(?:\S*/)?millrace((?: +[a-z]+)+)([^|;&\n]*)`)
 	quoted   = regexp.MustCompile("`(--[a-z][a-z0-9-]*)[^`]*`")
@@ -90,7 +90,7 @@ var (
 // flag in their prose is one of some command.
 func TestNamedSettings(t *testing.T) {
 	app := model(t)
-	known := []string{"MILLRACE_SERVER", "MILLRACE_TOKEN", "MILLRACE_CONFIG"}
+	known := []string{"MILLRACE_SERVER", "MILLRACE_TOKEN", "MILLRACE_TOKEN_FILE", "MILLRACE_CA", "MILLRACE_CONFIG"}
 	for _, f := range flagsOf(app.Node, "serve") {
 		known = append(known, "MILLRACE_"+strings.ToUpper(strings.ReplaceAll(f, "-", "_")))
 	}

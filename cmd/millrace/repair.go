@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"time"
 
 	"github.com/alecthomas/kong"
 
@@ -27,7 +28,11 @@ type walRepairCmd struct {
 func (*walRepairCmd) Help() string {
 	return `For a server that says corrupt_data of its log: a shard whose log is damaged, gone, or behind what the shard knows stays closed.
 Stop the server first. The log in --data-dir is read as far as it can be, and each such shard is told of: which records cannot be read, and
-where each bucket goes on. With --accept-loss the shards go on from there. What was there before is copied to a folder repair-… in --data-dir.`
+where each bucket goes on. With --accept-loss the shards go on from there. What was there before is copied to a folder repair-… in --data-dir.
+
+With --nats-url and the other settings of a cluster the logs are its streams in NATS; stop all processes first. A shard goes on from its
+checkpoint in the object store and what can be read of its stream, or, where they know of more, from the files of the worker whose --data-dir
+it is: "its files here" in what is told. The stream is made anew: keep what is in it with "nats stream backup" first, if it may be of use.`
 }
 
 // Run implements the command. Something that is lost and not accepted makes it fail, so
@@ -43,7 +48,20 @@ func (c *walRepairCmd) Run(ctx context.Context, k *kong.Context, a *app) error {
 		err = errors.Join(err, werr)
 	}
 	for _, l := range losses {
-		p("shard %d: %v\n  records %d to %d of its log, at least, cannot be read\n", l.Shard, l.Cause, l.From, l.To)
+		p("shard %d: %v\n", l.Shard, l.Cause)
+		switch {
+		case l.From <= l.To:
+			p("  records %d to %d of its log, at least, cannot be read\n", l.From, l.To)
+		default:
+			p("  what came behind record %d of its log, if anything did, cannot be read\n", l.To)
+		}
+		switch {
+		case l.Checkpoint > 0:
+			at := time.UnixMicro(l.Checkpoint).UTC()
+			p("  it goes on at record %d, from its checkpoint of %s, %v ago, and what can be read behind that\n", l.Applied, at.Format(time.RFC3339), time.Since(at).Round(time.Second))
+		case s.NATSURL != "" && l.Ahead:
+			p("  it goes on at record %d, from its files here\n", l.Applied)
+		}
 		for _, b := range l.Buckets {
 			table := printable(b.Table.String())
 			switch {
@@ -61,6 +79,8 @@ func (c *walRepairCmd) Run(ctx context.Context, k *kong.Context, a *app) error {
 		return err
 	case len(losses) == 0:
 		p("the logs of all shards are sound\n")
+	case c.AcceptLoss && copies == "":
+		p("repaired\n")
 	case c.AcceptLoss:
 		p("repaired; what was there before is in %s\n", copies)
 	default:

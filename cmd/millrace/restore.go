@@ -2,26 +2,32 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
+	"time"
 
 	"github.com/alecthomas/kong"
 
+	"github.com/millrace/millrace/errs"
 	"github.com/millrace/millrace/server"
 )
 
-// restoreCmd makes a data directory of what an object store holds.
+// restoreCmd brings back what an object store holds.
 type restoreCmd struct {
-	From string `help:"What --remote-uri was: file:///folder or s3://bucket/prefix." required:"" placeholder:"URI"`
+	From string `help:"What --remote-uri was: file:///folder or s3://bucket/prefix. Of a cluster it is --remote-uri." placeholder:"URI"`
 
 	serverSettings
 }
 
 // Help is the text after the flags.
 func (*restoreCmd) Help() string {
-	return `Brings back a cluster, or a single node that had --remote-uri, from its object store alone into --data-dir, which has nothing yet.
-Rows up to the newest checkpoint of each shard come back, a minute old at most when the server was well; the log begins anew.
-Of the other settings those of S3 count. A restore that failed is begun again by the same command.`
+	return `Brings back what the object store at --from holds of a cluster, or of a single node that had --remote-uri, into --data-dir, which has nothing yet; a single node is started on it.
+With --nats-url and the other settings of a cluster it brings back the cluster itself, in NATS that has nothing of it any more: stop all processes first, start them afterwards.
+--data-dir is then a place to work in, with room for the state of two shards.
+
+Rows up to the newest checkpoint of each shard come back, a minute old at most when all was well; the logs begin anew.
+Writes that were acknowledged after that are lost; the command says how old each checkpoint is. A restore that failed is begun again by the same command.`
 }
 
 // Run implements the command.
@@ -30,17 +36,37 @@ func (c *restoreCmd) Run(ctx context.Context, k *kong.Context, a *app) error {
 	if err != nil {
 		return err
 	}
-	r, err := server.Restore(ctx, s, c.From, slog.New(slog.NewTextHandler(a.stderr, &slog.HandlerOptions{Level: slog.LevelWarn})))
+	log := slog.New(slog.NewTextHandler(a.stderr, &slog.HandlerOptions{Level: slog.LevelWarn}))
+	var r *server.Restored
+	switch {
+	case s.NATSURL == "" && c.From == "":
+		return usageError{errs.New(errs.InvalidRequest, "--from says where the checkpoints are; with --nats-url and --remote-uri a cluster is restored")}
+	case s.NATSURL == "":
+		r, err = server.Restore(ctx, s, c.From, log)
+	case c.From != "" && c.From != s.RemoteURI:
+		return usageError{errs.New(errs.InvalidRequest, "--from is %s and --remote-uri %s: a cluster goes on where its checkpoints are; copy them there first", c.From, s.RemoteURI)}
+	default:
+		r, err = server.RestoreCluster(ctx, s, log)
+	}
 	if err != nil {
 		return err
 	}
-	if _, err := fmt.Fprintf(a.stdout, "restored cluster %s: %d tables, %d shards\n", r.ClusterID, r.Tables, r.Shards); err != nil {
-		return err
+	p := func(format string, args ...any) {
+		_, werr := fmt.Fprintf(a.stdout, format, args...)
+		err = errors.Join(err, werr)
 	}
-	for _, id := range r.Empty {
-		if _, err := fmt.Fprintf(a.stdout, "shard %d had no checkpoint and is empty\n", id); err != nil {
-			return err
+	p("restored cluster %s: %d tables, %d shards\n", r.ClusterID, r.Tables, r.Shards)
+	p("the catalog is as of its change %d; what was changed after that is lost\n", r.Changes)
+	p("writes that were acknowledged after these checkpoints are lost:\n")
+	for _, at := range r.Points {
+		if at.Checkpoint.IsZero() {
+			p("  shard %d had no checkpoint and is empty\n", at.Shard)
+			continue
 		}
+		p("  shard %d: of %s, %v ago\n", at.Shard, at.Checkpoint.Format(time.RFC3339), time.Since(at.Checkpoint).Round(time.Second))
 	}
-	return nil
+	if s.NATSURL != "" {
+		p("start the processes of the cluster now\n")
+	}
+	return err
 }

@@ -4,9 +4,11 @@ import (
 	"bytes"
 	"compress/gzip"
 	"context"
+	"encoding/pem"
 	"errors"
 	"fmt"
 	"io"
+	"log"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -236,4 +238,43 @@ func TestRunReadsOnlyItsArguments(t *testing.T) {
 	code := run(t.Context(), []string{"db", "list", "--format", "ndjson"}, nil, &out, &errOut, []string{"MILLRACE_SERVER=" + s.URL, "MILLRACE_TOKEN=t0ken"})
 	require.Equal(t, 0, code, errOut.String())
 	require.Equal(t, `{"id":1,"name":"retail","comment":"c","created_at":"2026-11-29T10:00:00Z"}`+"\n", out.String())
+}
+
+// A server over https is believed when its authority is named, and else said not to be, in words.
+func TestHTTPS(t *testing.T) {
+	s := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", "application/json")
+		say(w, `{"databases":[]}`)
+	}))
+	defer s.Close()
+	s.Config.ErrorLog = log.New(io.Discard, "", 0)
+	ca := filepath.Join(t.TempDir(), "ca.pem")
+	require.NoError(t, os.WriteFile(ca, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: s.Certificate().Raw}), 0o600))
+	try := func(args, env []string) (int, string) {
+		var out, errOut bytes.Buffer
+		return run(t.Context(), append([]string{"db", "list", "--format", "ndjson"}, args...), nil, &out, &errOut, env), errOut.String()
+	}
+	for name, c := range map[string]struct {
+		args, env []string
+		code      int
+		says      string
+	}{
+		"flag":         {args: []string{"--server", s.URL, "--ca", ca}},
+		"environment":  {env: []string{"MILLRACE_SERVER=" + s.URL, "MILLRACE_CA=" + ca}},
+		"unknown":      {args: []string{"--server", s.URL}, code: 1, says: "signed by an authority that this machine does not know"},
+		"how":          {args: []string{"--server", s.URL}, code: 1, says: "--ca or MILLRACE_CA"},
+		"no file":      {args: []string{"--server", s.URL, "--ca", ca + "x"}, code: 2, says: "no such file"},
+		"not a file":   {args: []string{"--server", s.URL, "--ca", os.Args[0]}, code: 2, says: "no certificate in PEM form"},
+		"other name":   {args: []string{"--server", strings.Replace(s.URL, "127.0.0.1", "localhost", 1), "--ca", ca}, code: 1, says: "localhost"},
+		"plain server": {args: []string{"--server", strings.Replace(s.URL, "https", "http", 1)}, code: 1, says: "HTTP request to an HTTPS server"},
+	} {
+		code, said := try(c.args, c.env)
+		require.Equal(t, c.code, code, "%s: %s", name, said)
+		require.Contains(t, said, c.says, name)
+	}
+	plain := httptest.NewServer(s.Config.Handler)
+	defer plain.Close()
+	code, said := try([]string{"--server", strings.Replace(plain.URL, "http", "https", 1)}, nil)
+	require.Equal(t, 1, code)
+	require.Contains(t, said, "speaks plain HTTP")
 }

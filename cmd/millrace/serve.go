@@ -2,7 +2,9 @@ package main
 
 import (
 	"context"
-	"runtime/debug"
+	"os"
+	"os/signal"
+	"syscall"
 
 	"github.com/alecthomas/kong"
 
@@ -16,11 +18,14 @@ type serverSettings struct {
 	server.Settings `embed:""`
 }
 
+// notSettings are flags of commands that take settings, and are none.
+var notSettings = map[string]bool{"config": true, "from": true, "accept-loss": true}
+
 // load puts the settings together: flags, then the environment, then the file.
 func (c *serverSettings) load(k *kong.Context, a *app) (*server.Settings, server.Origins, error) {
 	flags := map[string]any{}
 	for _, p := range k.Path {
-		if p.Flag != nil && p.Flag.Name != "config" && p.Flag.Name != "from" && !p.Resolved {
+		if p.Flag != nil && !notSettings[p.Flag.Name] && !p.Resolved {
 			flags[p.Flag.Name] = p.Flag.Target.Interface()
 		}
 	}
@@ -39,6 +44,7 @@ func (*ServeCmd) Help() string {
 	return `Every setting is also an environment variable, MILLRACE_HTTP_ADDR for --http-addr, and a key of the YAML file, "http-addr".
 Flags win over the environment, and the environment over the file. "millrace config print" shows the outcome.
 
+SIGHUP reads the certificates of TLS again at once; else they are looked at every few seconds.
 SIGTERM or SIGINT stops the server: it finishes what is under way, takes a checkpoint and exits with 0.`
 }
 
@@ -48,7 +54,14 @@ func (c *ServeCmd) Run(ctx context.Context, k *kong.Context, a *app) error {
 	if err != nil {
 		return err
 	}
-	return server.Run(ctx, server.Options{Settings: s, Version: version(), Log: a.stderr, Failpoint: a.getenv(server.EnvFailpoint)})
+	o := server.Options{Settings: s, Version: version(), Log: a.stderr, Failpoint: a.getenv(server.EnvFailpoint)}
+	if s.TLSCert != "" || s.TLSCA != "" { // else a hang-up ends the server, as any command
+		again := make(chan os.Signal, 1)
+		signal.Notify(again, syscall.SIGHUP)
+		defer signal.Stop(again)
+		o.Reread = again
+	}
+	return server.Run(ctx, o)
 }
 
 // configCmd shows settings.
@@ -65,13 +78,4 @@ func (c *configPrintCmd) Run(k *kong.Context, a *app) error {
 		return err
 	}
 	return s.Print(a.stdout, origins)
-}
-
-// version is what the build says it was built from.
-func version() string {
-	info, ok := debug.ReadBuildInfo()
-	if !ok {
-		return "unknown"
-	}
-	return info.Main.Version
 }

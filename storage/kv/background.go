@@ -3,6 +3,7 @@ package kv
 import (
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"runtime"
 	"sync"
@@ -35,6 +36,7 @@ type background struct {
 		failing error         // why the last flush or compaction failed; nil after a flush that did not
 		damage  error         // the first damage met
 		cause   error         // of death
+		lock    io.Closer     // of the directory
 		fails   uint64
 		row     uint64 // of them, since one did not fail
 	}
@@ -47,19 +49,63 @@ func newBackground(o *Options) *background {
 	return b
 }
 
-// open opens the database in a goroutine of its own, which Fatalf may end.
-func (b *background) open(dir string, o *pebble.Options) (db *pebble.DB, err error) {
-	ended := make(chan struct{})
-	err = errors.New("pebble ended while it was being opened")
+// open opens the database in a goroutine of its own, which Fatalf may end, or leave to
+// wait for another one that it has ended.
+func (b *background) open(dir string, o *pebble.Options) (*pebble.DB, error) {
+	type opened struct {
+		db  *pebble.DB
+		err error
+	}
+	done := make(chan opened, 1)
 	go func() {
-		defer close(ended)
-		db, err = pebble.Open(dir, o)
+		db, err := pebble.Open(dir, o)
+		done <- opened{db, err}
 	}()
-	<-ended
+	var made opened
+	select {
+	case made = <-done:
+	case <-b.dead:
+	}
 	if cause := b.death(); cause != nil {
+		b.unlock()
 		return nil, cause
 	}
-	return db, err
+	return made.db, made.err
+}
+
+// locked keeps the lock of the directory, which a dead Pebble does not let go of.
+func (b *background) locked(lock io.Closer) io.Closer {
+	once := &onceCloser{Closer: lock}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.mu.lock = once
+	return once
+}
+
+// unlock lets others open the directory.
+// REQUIRES: Pebble is dead.
+func (b *background) unlock() {
+	b.mu.Lock()
+	lock := b.mu.lock
+	b.mu.Unlock()
+	if lock == nil {
+		return
+	}
+	if err := lock.Close(); err != nil {
+		b.logger.Error("lock of a dead state not released", slog.String("dir", b.dir), slog.Any("err", err))
+	}
+}
+
+// onceCloser is closed once, whoever closes it.
+type onceCloser struct {
+	io.Closer
+	once sync.Once
+	err  error
+}
+
+func (c *onceCloser) Close() error {
+	c.once.Do(func() { c.err = c.Closer.Close() })
+	return c.err
 }
 
 func (b *background) events() *pebble.EventListener {

@@ -22,7 +22,7 @@
 //	K3  What is fatal to Pebble (it cannot tell whether its manifest was written)
 //	    makes the store dead, not the process: nothing more is written, [Store.Dead]
 //	    is closed, reads go on as long as somebody wants them. What is on disk is
-//	    what a crash at that moment leaves.
+//	    what a crash at that moment leaves; after Close it can be opened again.
 //	K4  A flush or compaction that fails, as on a full disk, is tried again until it
 //	    succeeds; until then [Store.Flush] fails, and [Store.Room] says when there is
 //	    no memory left to go on without it.

@@ -1,6 +1,10 @@
 package kv
 
-import "github.com/cockroachdb/pebble/v2/vfs"
+import (
+	"io"
+
+	"github.com/cockroachdb/pebble/v2/vfs"
+)
 
 // fence is the file system as Pebble sees it. Once Pebble is dead, nothing is
 // written: what a goroutine left behind did to the manifest must not be followed by
@@ -12,6 +16,15 @@ type fence struct {
 
 // Unwrap is the file system behind the fence.
 func (f fence) Unwrap() vfs.FS { return f.FS }
+
+// Lock locks the directory.
+func (f fence) Lock(name string) (io.Closer, error) {
+	lock, err := f.FS.Lock(name)
+	if err != nil {
+		return nil, err
+	}
+	return f.bg.locked(lock), nil
+}
 
 // Create makes a file. Flushes and compactions begin with it, without holding a
 // lock, so this is where they wait when the one before failed.

@@ -23,6 +23,9 @@ func (s *Store) Rows(keys, out [][]byte) error {
 		return s.seek(keys, out, &copies)
 	}
 	missed := s.cache.rows(keys, out, &copies)
+	if s.o.Counted != nil {
+		s.o.Counted(len(keys)-len(missed), len(missed))
+	}
 	if len(missed) == 0 {
 		return nil
 	}

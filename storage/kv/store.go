@@ -30,6 +30,9 @@ type Options struct {
 	// OnDeath is called, once and from any goroutine, when Pebble cannot go on
 	// (K3); nil: nobody is told.
 	OnDeath func(cause error)
+	// Counted is told of rows that were looked up: so many were in the cache of rows, so
+	// many were not; nil: nobody is told.
+	Counted func(hits, misses int)
 }
 
 const (
@@ -89,11 +92,32 @@ func Open(o Options) (*Store, error) {
 		// The index of a table is one block: one seek less for each that is read.
 		po.Levels[i].IndexBlockSize = 256 << 10
 	}
+	if err := probe(o.FS, o.Dir); err != nil {
+		return nil, diskError("kv.Open", fmt.Errorf("%s: %w", o.Dir, err))
+	}
 	var err error
 	if s.db, err = s.bg.open(o.Dir, po); err != nil {
 		return nil, s.openError(err)
 	}
 	return s, nil
+}
+
+// probeBytes is more than Pebble writes to open a directory.
+const probeBytes = 64 << 10
+
+// probe finds out whether a directory can be written to. Pebble dies of a full disk
+// while it is being opened, and each dead one keeps its memory.
+func probe(fs vfs.FS, dir string) error {
+	if err := fs.MkdirAll(dir, 0o755); err != nil {
+		return err
+	}
+	name := fs.PathJoin(dir, "probe.tmp")
+	f, err := fs.Create(name, vfs.WriteCategoryUnspecified)
+	if err != nil {
+		return err
+	}
+	_, err = f.Write(make([]byte, probeBytes))
+	return errors.Join(err, f.Close(), fs.Remove(name))
 }
 
 // openError tells what the system says from what Pebble finds wrong with its files: it
@@ -113,6 +137,7 @@ func (s *Store) Interrupt(reason error) { s.interrupted.Store(&reason) }
 // REQUIRES: its snapshots are closed, and nobody uses it any more.
 func (s *Store) Close() error {
 	if err := s.bg.death(); err != nil {
+		s.bg.unlock()
 		return err
 	}
 	closed := make(chan error, 1)
@@ -121,6 +146,7 @@ func (s *Store) Close() error {
 	case err := <-closed:
 		return err
 	case <-s.bg.dead: // of a job that Close waits for, or of Close itself
+		s.bg.unlock()
 		return s.bg.death()
 	}
 }

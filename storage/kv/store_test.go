@@ -297,6 +297,48 @@ func TestDeath(t *testing.T) {
 	}
 }
 
+// Shows that a store which died of a full disk, or was not opened since it is full,
+// opens in the same process when there is room again (K3).
+func TestOpenAfterDeath(t *testing.T) {
+	dir := t.TempDir()
+	var fail atomic.Pointer[func(errorfs.Op) error]
+	fs := faulty(vfs.Default, &fail)
+	at := func() (*kv.Store, error) {
+		return kv.Open(kv.Options{FS: fs, Dir: dir, MemTableBytes: 256 << 10, Logger: slog.New(slog.DiscardHandler)})
+	}
+	s, err := at()
+	require.NoError(t, err)
+	put(t, s, 1, one, "a=1")
+	require.NoError(t, s.Flush(t.Context()))
+	put(t, s, 2, one, "a=2")
+	for _, part := range []string{"MANIFEST", ""} { // "": all
+		full := func(op errorfs.Op) error {
+			if op.Kind == errorfs.OpFileWrite && strings.Contains(op.Path, part) {
+				return syscall.ENOSPC
+			}
+			return nil
+		}
+		fail.Store(&full)
+		if part != "" {
+			require.True(t, errs.Is(s.Flush(t.Context()), errs.StorageFull))
+			require.Error(t, s.Close())
+		}
+		for range 3 {
+			_, err = at()
+			require.True(t, errs.Is(err, errs.StorageFull), "%v", err)
+		}
+	}
+	fail.Store(nil)
+	s, err = at()
+	require.NoError(t, err)
+	row, err := rowAt(s, one, []byte("a"))
+	require.NoError(t, err)
+	require.Equal(t, "1", string(row))
+	put(t, s, 2, one, "a=2")
+	require.NoError(t, s.Flush(t.Context()))
+	require.NoError(t, s.Close())
+}
+
 // Shows that a store that cannot be made is an error, whatever fails at whichever
 // step, and that the next try succeeds.
 func TestOpenFails(t *testing.T) {

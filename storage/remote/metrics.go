@@ -15,10 +15,13 @@ type metrics struct {
 	reread       prometheus.Counter
 	passedOver   prometheus.Counter
 	removed      prometheus.Counter
+	transfers    prometheus.Gauge
 }
 
-func newMetrics(reg prometheus.Registerer) *metrics {
+func newMetrics(reg prometheus.Registerer, s *Store) *metrics {
 	p := promauto.With(reg)
+	p.NewGaugeFunc(prometheus.GaugeOpts{Name: "millrace_remote_cache_bytes", Help: "Bytes of the cache of ranges of remote segments in use."},
+		func() float64 { return float64(s.cache.WeightedSize()) })
 	return &metrics{
 		sentBytes: p.NewCounterVec(prometheus.CounterOpts{
 			Name: "millrace_remote_sent_bytes_total", Help: "Bytes of checkpoints that were put into the object store.",
@@ -40,6 +43,9 @@ func newMetrics(reg prometheus.Registerer) *metrics {
 		}),
 		passedOver: p.NewCounter(prometheus.CounterOpts{
 			Name: "millrace_remote_damaged_checkpoints_total", Help: "Checkpoints in the object store that were found damaged and passed over.",
+		}),
+		transfers: p.NewGauge(prometheus.GaugeOpts{
+			Name: "millrace_remote_inflight_transfers", Help: "Objects of checkpoints on their way to or from the object store; others wait behind the first 8.",
 		}),
 		removed: p.NewCounter(prometheus.CounterOpts{
 			Name: "millrace_remote_removed_objects_total", Help: "Objects that no checkpoint needed any more and that were removed.",

@@ -42,31 +42,8 @@ func testRebuild(t *testing.T, seed uint64) {
 		w.write(120)
 		w.publish()
 	}
-	published := map[millrace.BucketID]int{}
-	for _, m := range w.Tables {
-		for b := range m.Buckets {
-			published[m.BucketID(uint16(b))] = len(m.Buckets[b].Log)
-		}
-	}
-	// Checkpoints go on while writes do, so that a state stands in their middle.
-	done := make(chan struct{})
-	stop := make(chan struct{})
-	go func() {
-		defer close(done)
-		for {
-			select {
-			case <-stop:
-				return
-			case <-time.After(2 * time.Millisecond):
-			}
-			for _, s := range w.Worker.Shards() {
-				_ = s.Checkpoint(context.Background())
-			}
-		}
-	}()
-	w.write(400)
-	close(stop)
-	<-done
+	published := w.written()
+	w.writeAmidCheckpoints(400)
 	time.Sleep(10 * time.Millisecond)
 	w.Close()
 
@@ -82,32 +59,7 @@ func testRebuild(t *testing.T, seed uint64) {
 	w.FS = fresh
 	w.away() // nothing is needed from there
 	w.MustOpen()
-	behind := 0
-	for _, m := range w.Tables {
-		for b := range m.Buckets {
-			id := m.BucketID(uint16(b))
-			lg, v, err := w.Shard(m.Table, uint16(b)).Log(id)
-			require.NoError(t, err)
-			if lg == nil {
-				require.Zero(t, published[id])
-				*m.Buckets[b] = *storagetest.NewBucket()
-				continue
-			}
-			require.GreaterOrEqual(t, int(v.End), published[id])
-			behind += len(m.Buckets[b].Log) - int(v.End)
-			log, _, err := storagetest.ReadView(lg, v, v.Kept, m.Table)
-			require.NoError(t, err)
-			want := m.Buckets[b].Log[:v.End]
-			require.Empty(t, storagetest.DiffLogs(want[v.Kept:], log))
-			if m.Keyed {
-				sn, err := w.Shard(m.Table, uint16(b)).Snapshot()
-				require.NoError(t, err)
-				require.Empty(t, storagetest.DiffStates(storagetest.Fold(m.Table, want), w.ReadState(sn, m.Table, uint16(b))))
-				sn.Release()
-			}
-		}
-	}
-	t.Logf("%d records behind the end", behind)
+	w.cutModel(published)
 
 	// It goes on with a log of its own, and where the old one's checkpoints are.
 	other := storagetest.NewTable(9, 2, w.Opts.Shards, 2, storagetest.KeyedColumns...)
@@ -140,4 +92,72 @@ func TestLogIsLost(t *testing.T) {
 	require.NoError(t, mustFail(err, errs.CorruptData))
 	require.ErrorContains(t, err, "millrace restore")
 	w.Close()
+}
+
+// writeAmidCheckpoints makes n writes while checkpoints go on, so that a state stands in
+// the middle of them.
+func (w *world) writeAmidCheckpoints(n int) {
+	done := make(chan struct{})
+	stop := make(chan struct{})
+	go func() {
+		defer close(done)
+		for {
+			select {
+			case <-stop:
+				return
+			case <-time.After(2 * time.Millisecond):
+			}
+			for _, s := range w.Worker.Shards() {
+				_ = s.Checkpoint(context.Background())
+			}
+		}
+	}()
+	w.write(n)
+	close(stop)
+	<-done
+}
+
+// written is how far the logs of the model are.
+func (w *world) written() map[millrace.BucketID]int {
+	out := map[millrace.BucketID]int{}
+	for _, m := range w.Tables {
+		for b := range m.Buckets {
+			out[m.BucketID(uint16(b))] = len(m.Buckets[b].Log)
+		}
+	}
+	return out
+}
+
+// cutModel requires of each bucket the log of the model up to some offset, not below one
+// that is given, and of keyed ones the state that this log makes. It says how many
+// records of the model are behind that.
+func (w *world) cutModel(atLeast map[millrace.BucketID]int) (behind int) {
+	t := w.t
+	t.Helper()
+	for _, m := range w.Tables {
+		for b := range m.Buckets {
+			id := m.BucketID(uint16(b))
+			lg, v, err := w.Shard(m.Table, uint16(b)).Log(id)
+			require.NoError(t, err)
+			if lg == nil {
+				require.Zero(t, atLeast[id])
+				*m.Buckets[b] = *storagetest.NewBucket()
+				continue
+			}
+			require.GreaterOrEqual(t, int(v.End), atLeast[id])
+			behind += len(m.Buckets[b].Log) - int(v.End)
+			log, _, err := storagetest.ReadView(lg, v, v.Kept, m.Table)
+			require.NoError(t, err)
+			want := m.Buckets[b].Log[:v.End]
+			require.Empty(t, storagetest.DiffLogs(want[v.Kept:], log))
+			if m.Keyed {
+				sn, err := w.Shard(m.Table, uint16(b)).Snapshot()
+				require.NoError(t, err)
+				require.Empty(t, storagetest.DiffStates(storagetest.Fold(m.Table, want), w.ReadState(sn, m.Table, uint16(b))))
+				sn.Release()
+			}
+		}
+	}
+	t.Logf("%d records behind the end", behind)
+	return behind
 }

@@ -80,6 +80,8 @@ func (r *Shard) Fetch(ctx context.Context, o shard.RemoteObject, fs vfs.FS, file
 		return err
 	}
 	defer r.s.slots.Release(1)
+	r.s.m.transfers.Inc()
+	defer r.s.m.transfers.Dec()
 	err := r.fetch(ctx, o, fs, file)
 	if errs.Is(err, errs.CorruptData) {
 		err = r.fetch(ctx, o, fs, file)

@@ -64,11 +64,12 @@ func Open(o Options) (*Store, error) {
 	if o.Transfers == 0 {
 		o.Transfers = defaultTransfers
 	}
-	s := &Store{o: o, m: newMetrics(o.Registerer), slots: semaphore.NewWeighted(o.Transfers)}
+	s := &Store{o: o, slots: semaphore.NewWeighted(o.Transfers)}
 	var err error
 	if s.cache, err = newCache(o.CacheBytes); err != nil {
 		return nil, fmt.Errorf("remote.Open: %w", err)
 	}
+	s.m = newMetrics(o.Registerer, s)
 	s.life, s.end = context.WithCancel(context.Background())
 	return s, nil
 }

@@ -211,6 +211,8 @@ func (s *Store) put(ctx context.Context, kind, key string, write func(io.Writer)
 		return shard.RemoteObject{}, err
 	}
 	defer s.slots.Release(1)
+	s.m.transfers.Inc()
+	defer s.m.transfers.Dec()
 	w, err := s.o.Objects.Writer(ctx, key)
 	if err != nil {
 		return shard.RemoteObject{}, fmt.Errorf("remote: %s: %w", key, err)

@@ -46,6 +46,7 @@ func (s *Shard) loop(ctx context.Context) {
 		if sent {
 			landed = s.append(ctx, next)
 		}
+		before.tell(out)
 		if err := s.apply(before, out.at); err != nil {
 			s.fail(err)
 			s.abandon(before, next, sent, landed)
@@ -171,9 +172,10 @@ func (s *Shard) take(g *group, p *pending) {
 }
 
 type appendOutcome struct {
-	at     appliedAt
-	err    error
-	unsent bool // err is ours: the log was not asked
+	began, landed time.Time // of the append; zero when there was none
+	at            appliedAt
+	err           error
+	unsent        bool // err is ours: the log was not asked
 }
 
 // append starts the group's append to the log.
@@ -195,6 +197,7 @@ func (s *Shard) append(ctx context.Context, g *group) chan appendOutcome {
 	s.sinceBytes.Add(bytes)
 	s.o.Metrics.groupOps.Observe(float64(len(g.answers)))
 	go func() {
+		began := s.o.Clock.Now()
 		s.o.Hook("log:before")
 		// A started append is not cut short: its outcome would be unknown.
 		lsn, err := s.log.Append(context.WithoutCancel(ctx), g.entries)
@@ -204,7 +207,7 @@ func (s *Shard) append(ctx context.Context, g *group) chan appendOutcome {
 		}
 		s.o.Hook("log:appended")
 		// No other append of this shard runs before this one is received.
-		landed <- appendOutcome{at: appliedAt{lsn: lsn, tail: s.log.Tail()}}
+		landed <- appendOutcome{at: appliedAt{lsn: lsn, tail: s.log.Tail()}, began: began, landed: s.o.Clock.Now()}
 	}()
 	return landed
 }
@@ -225,6 +228,16 @@ func (s *Shard) dropGroups(failed, onTop *group, out appendOutcome) {
 	s.dropGroup(failed, out.err)
 	s.dropGroup(onTop, behind)
 	clear(s.unborn)
+}
+
+// tell notes the append in the spans of the group's writes.
+func (g *group) tell(out appendOutcome) {
+	for _, a := range g.answers {
+		if a.to.span.On() {
+			a.to.span.Int("millrace.lsn", int64(out.at.lsn)).Int("millrace.group", int64(len(g.answers)))
+			a.to.span.Past("log append", out.began, out.landed)
+		}
+	}
 }
 
 func (s *Shard) dropGroup(g *group, cause error) {

@@ -45,6 +45,9 @@
 //	S14  While its lease does not let it, a shard sends nothing to the log and shows
 //	     nothing. What the log took all the same is answered as taken.
 //	S15  Files that are not of the log, or ahead of it, are never served.
+//	S16  A log that begins anew after a loss has an id of its own, and in a cluster LSNs
+//	     and epochs that the one before cannot have had, so that nobody's files or
+//	     checkpoints of that one pass for later ones of this.
 //
 // Files, below the shard's directory: state/ (Pebble), segments/<table>/<partition>/<bucket>/,
 // manifest-<20 digits> (the two newest), tails-<20 digits> (that of each manifest).

@@ -36,6 +36,7 @@ type Follower struct {
 	trouble atomic.Pointer[error]
 	failure atomic.Pointer[error]
 	stopped chan struct{}
+	ended   sync.Once // closes stopped
 	cancel  context.CancelFunc
 	done    chan struct{}
 }
@@ -245,7 +246,8 @@ func (f *Follower) CatchUp(ctx context.Context) error {
 	return f.round(ctx, true)
 }
 
-// Stopped is closed when the follower cannot go on; Err then tells why.
+// Stopped is closed when the follower does not go on; Err then tells why, and nothing when
+// it was promoted or closed.
 func (f *Follower) Stopped() <-chan struct{} { return f.stopped }
 
 // Err is why the follower cannot go on; nil while it does.
@@ -267,7 +269,7 @@ func (f *Follower) Trouble() error {
 func (f *Follower) fail(err error) {
 	if f.failure.CompareAndSwap(nil, &err) {
 		f.o.Logger.Error("a shard is not followed any more", slog.Int("shard", int(f.o.ID)), slogErr(err))
-		close(f.stopped)
+		f.ended.Do(func() { close(f.stopped) })
 	}
 }
 
@@ -309,6 +311,7 @@ func (f *Follower) Close() error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.over = true
+	f.ended.Do(func() { close(f.stopped) })
 	return f.closeShard()
 }
 

@@ -31,16 +31,11 @@ func Rebuild(ctx context.Context, o Options) (*Manifest, error) {
 	if err := o.FS.MkdirAll(o.Dir, 0o755); err != nil {
 		return nil, fmt.Errorf("shard.Rebuild: %w", err)
 	}
-	m, err := fetch(ctx, &o, func(m *Manifest) error {
-		if string(m.Cluster) != string(o.Cluster[:]) || m.Shard != o.ID {
-			return errs.New(errs.CorruptData, "the checkpoint of shard %d in the object store is of another cluster or shard", o.ID)
-		}
-		return nil
-	})
+	m, err := fetch(ctx, &o, func(m *Manifest) error { return isOf(&o, m) })
 	if err != nil || m == nil {
 		return nil, err
 	}
-	next, err := beginAnew(ctx, &o, m)
+	next, err := standing(ctx, &o, m, true)
 	if err != nil {
 		return nil, err
 	}
@@ -57,9 +52,17 @@ func Rebuild(ctx context.Context, o Options) (*Manifest, error) {
 	return m, nil
 }
 
-// beginAnew makes the fetched state one of a log without records, and returns where
-// each bucket stands in it.
-func beginAnew(ctx context.Context, o *Options, m *Manifest) (next map[millrace.BucketID]millrace.Offset, err error) {
+// isOf says whether a checkpoint is of the shard.
+func isOf(o *Options, m *Manifest) error {
+	if string(m.Cluster) != string(o.Cluster[:]) || m.Shard != o.ID {
+		return errs.New(errs.CorruptData, "the checkpoint of shard %d in the object store is of another cluster or shard", o.ID)
+	}
+	return nil
+}
+
+// standing returns where each bucket stands in the fetched state; with anew, that
+// becomes one of a log without records.
+func standing(ctx context.Context, o *Options, m *Manifest, anew bool) (next map[millrace.BucketID]millrace.Offset, err error) {
 	store, err := kv.Open(kv.Options{FS: o.FS, Dir: path.Join(o.Dir, restoreDir, StateDir), Logger: o.Logger})
 	if err != nil {
 		return nil, err
@@ -79,6 +82,9 @@ func beginAnew(ctx context.Context, o *Options, m *Manifest) (next map[millrace.
 			return nil, err
 		}
 		next[m.Buckets[i].ID] = meta.Next
+	}
+	if !anew {
+		return next, nil
 	}
 	if err := store.NewBatch().Commit(0); err != nil {
 		return nil, err

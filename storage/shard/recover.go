@@ -66,7 +66,7 @@ func load(ctx context.Context, o Options) (_ *Shard, err error) {
 	}
 	s.kv, err = kv.Open(kv.Options{
 		FS: o.FS, Dir: path.Join(o.Dir, StateDir), Cache: o.Cache, RowCacheBytes: o.RowCacheBytes, MemTableBytes: o.MemTableBytes, Logger: o.Logger,
-		OnDeath: func(cause error) { s.fail(cause) },
+		OnDeath: func(cause error) { s.fail(cause) }, Counted: o.Metrics.lookedUp,
 	})
 	if err != nil {
 		return nil, err

@@ -63,6 +63,21 @@ type RemotePart struct {
 	Tails    []RemoteObject `json:"tails,omitempty"`
 	// Micros is when it was published, by the owner's clock.
 	Micros int64 `json:"micros"`
+	// Renewed is set of a checkpoint with which a log begins anew: when that was published
+	// which it goes on from; below 0 when there was none.
+	Renewed int64 `json:"renewed,omitempty"`
+}
+
+// Published is when the rows of the checkpoint were put into the object store (µs); 0 when
+// there was no checkpoint and it is empty.
+func (m *Manifest) Published() int64 {
+	switch {
+	case m == nil || m.Remote.Renewed < 0:
+		return 0
+	case m.Remote.Renewed > 0:
+		return m.Remote.Renewed
+	}
+	return m.Remote.Micros
 }
 
 // RemoteObject is a file in the object store.

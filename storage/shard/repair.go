@@ -3,10 +3,9 @@ package shard
 import (
 	"cmp"
 	"context"
-	"crypto/rand"
-	"encoding/binary"
 	"errors"
 	"fmt"
+	"math"
 	"path"
 	"slices"
 
@@ -24,9 +23,16 @@ type Loss struct {
 	Shard millrace.ShardID
 	Cause error
 	// Records From to To of the log cannot be read, and there may have been more after
-	// To.
+	// To; there are none between when From is above To.
 	From, To millrace.LSN
 	Buckets  []BucketLoss
+	// Checkpoint is when the checkpoint in the object store was published that the shard
+	// goes on from (µs); 0 when it goes on from files that are here, or from nothing.
+	Checkpoint int64
+	// Applied is the record that the shard goes on from, and Ahead says that its files
+	// here know of later ones than the log has.
+	Applied millrace.LSN
+	Ahead   bool
 }
 
 // BucketLoss is how a bucket stands without the lost records.
@@ -46,7 +52,8 @@ type BucketLoss struct {
 // nothing is. When the loss is accepted, what can be read of the log is applied, the
 // files of the shard are made whole as of that, and they belong to a new incarnation of
 // the log from then on, which begins behind the returned tail. Whoever has the log
-// begins it there (wal.Options.Begin) before the shard is opened.
+// begins it there (wal.Options.Begin) before the shard is opened. With Options.Remote,
+// that is published as a checkpoint there, too, and the log begins as by Renew.
 //
 // copies is a directory for what is changed: manifests, and logs of buckets that begin
 // anew. Damage to other files than the log's is errs.CorruptData.
@@ -100,7 +107,7 @@ func (rp *repair) examine(ctx context.Context) error {
 	}
 	if ours {
 		r := s.replayer
-		r.until = rp.tail.LSN
+		r.until = math.MaxUint64 // a log that is damaged may have more than it says
 		err := s.log.Replay(ctx, r.at.LSN, r.entry)
 		if err != nil && (r.broken || !errs.Is(err, errs.CorruptData)) {
 			return err // it is not the log that is damaged
@@ -113,7 +120,10 @@ func (rp *repair) examine(ctx context.Context) error {
 	if cause == nil {
 		return nil
 	}
-	rp.loss = &Loss{Shard: s.o.ID, Cause: cause, From: s.replayer.lsn + 1, To: max(rp.tail.LSN, rp.applied, s.manifest.lsn)}
+	rp.loss = &Loss{
+		Shard: s.o.ID, Cause: cause, From: s.replayer.lsn + 1, To: max(rp.tail.LSN, rp.applied, s.manifest.lsn, s.replayer.lsn),
+		Applied: max(s.replayer.lsn, rp.applied), Ahead: errors.Is(cause, errAhead),
+	}
 	return nil
 }
 
@@ -255,11 +265,16 @@ func (rp *repair) publish(ctx context.Context) (wal.Tail, error) {
 		}
 		b.log = bucket.New(b.id, b.done.Next, s.bucketOptions(b.id))
 	}
-	var id [8]byte
-	if _, err := rand.Read(id[:]); err != nil {
-		return wal.Tail{}, fmt.Errorf("shard.Repair: %w", err)
+	id, err := drawLogID()
+	if err != nil {
+		return wal.Tail{}, err
 	}
-	begin := wal.Tail{LogID: binary.LittleEndian.Uint64(id[:]), LSN: rp.loss.To, Epoch: max(rp.tail.Epoch, s.manifest.tail.Epoch)}
+	begin := wal.Tail{LogID: id, LSN: rp.loss.To, Epoch: max(rp.tail.Epoch, s.manifest.tail.Epoch)}
+	if s.o.Remote != nil { // others may have files of the shard
+		if begin, err = beginBehind(rp.last()); err != nil {
+			return wal.Tail{}, err
+		}
+	}
 	batch := s.kv.NewBatch()
 	for _, change := range rp.batch {
 		if err := change(batch); err != nil {
@@ -271,6 +286,11 @@ func (rp *repair) publish(ctx context.Context) (wal.Tail, error) {
 	}
 	s.applied.Store(&appliedAt{lsn: begin.LSN, tail: begin})
 	s.manifest.lsn = 0 // one is due, wherever that stood
-	s.uploads.part = nil
-	return begin, s.checkpoint(ctx)
+	if s.o.Remote == nil {
+		s.uploads.part = nil
+	}
+	if err := s.checkpoint(ctx); err != nil || s.o.Remote == nil {
+		return begin, err
+	}
+	return begin, s.publishRenewed(ctx, s.o.Clock.Now().UnixMicro())
 }

@@ -140,8 +140,8 @@ func fetch(ctx context.Context, o *Options, accept func(*Manifest) error) (*Mani
 
 // goesOn says why the log does not go on from a checkpoint.
 func goesOn(ctx context.Context, o *Options, m *Manifest) error {
-	if string(m.Cluster) != string(o.Cluster[:]) || m.Shard != o.ID {
-		return errs.New(errs.CorruptData, "the checkpoint of shard %d in the object store is of another cluster or shard", o.ID)
+	if err := isOf(o, m); err != nil {
+		return err
 	}
 	tail, err := o.Log.Refresh(ctx)
 	if err != nil {

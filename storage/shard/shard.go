@@ -122,6 +122,8 @@ type Shard struct {
 	byPartition map[partitionRef][]*bucketState
 	sealed      map[partitionRef]struct{}
 
+	queued, queuedBytes atomic.Int64 // writes, and bytes of them, that are not answered
+
 	tailBytes atomic.Int64
 	applied   atomic.Pointer[appliedAt]
 	unflushed chan struct{} // wakes the flusher; capacity 1

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/millrace/millrace/errs"
+	"github.com/millrace/millrace/trace"
 )
 
 // pending is a request that waits for the loop.
@@ -20,6 +21,8 @@ type pending struct {
 	decided chan struct{}
 	out     outcome
 	room    func()
+	began   time.Time
+	span    trace.Span
 	shard   *Shard
 }
 
@@ -33,6 +36,10 @@ func (p *pending) answer(r Result, err error) {
 	p.once.Do(func() {
 		p.room()
 		p.out = outcome{r, err}
+		p.span.End(err)
+		if p.op != nil {
+			p.shard.o.Metrics.wrote(p.shard.o.Clock.Now().Sub(p.began), err)
+		}
 		if err != nil && p.op != nil {
 			p.op.fail(err) // before anything behind it is looked at
 		}
@@ -105,6 +112,19 @@ func (s *Shard) submit(ctx context.Context, p *pending) (Result, error) {
 }
 
 func (s *Shard) enqueue(ctx context.Context, p *pending) error {
+	if p.op != nil {
+		_, p.span = trace.Start(ctx, "shard write")
+		p.span.Int("millrace.shard", int64(s.o.ID))
+	}
+	err := s.queueUp(ctx, p)
+	if err != nil {
+		p.span.End(err)
+	}
+	return err
+}
+
+// queueUp gives a request to the loop.
+func (s *Shard) queueUp(ctx context.Context, p *pending) error {
 	if err := s.Err(); err != nil {
 		return err
 	}
@@ -114,11 +134,17 @@ func (s *Shard) enqueue(ctx context.Context, p *pending) error {
 	if p.op != nil {
 		p.bytes = min(p.op.bytes(), s.o.QueueBytes)
 	}
-	p.done, p.shard = make(chan struct{}), s
+	p.done, p.shard, p.began = make(chan struct{}), s, s.o.Clock.Now()
 	if err := s.queueRoom.Acquire(ctx, p.bytes); err != nil {
 		return errs.New(errs.Overloaded, "shard %d had no room for the write in time: %v", s.o.ID, err)
 	}
-	p.room = func() { s.queueRoom.Release(p.bytes) }
+	s.queued.Add(1)
+	s.queuedBytes.Add(p.bytes)
+	p.room = func() {
+		s.queueRoom.Release(p.bytes)
+		s.queued.Add(-1)
+		s.queuedBytes.Add(-p.bytes)
+	}
 	select {
 	case s.queue <- p:
 		return nil

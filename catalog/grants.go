@@ -1,0 +1,224 @@
+package catalog
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+	"unicode"
+
+	millrace "github.com/millrace/millrace"
+	"github.com/millrace/millrace/errs"
+)
+
+const (
+	// MaxGrants is how many grants there may be.
+	MaxGrants = 100_000
+	// maxPrincipalBytes is the longest name of a principal.
+	maxPrincipalBytes = 256
+)
+
+// errGranted and errNoGrant end a change that finds its grant there already, or none.
+var errGranted, errNoGrant = errors.New("the grant is there"), errors.New("there is no grant")
+
+// CreateGrant makes a grant of what g says, whose id and time are given here. One that says
+// the same is returned as it is, and created is false.
+func (c *Catalog) CreateGrant(ctx context.Context, g millrace.Grant) (made *millrace.Grant, created bool, err error) {
+	g.Columns = slices.Compact(slices.Sorted(slices.Values(g.Columns)))
+	if err := checkGrant(&g); err != nil {
+		return nil, false, err
+	}
+	err = c.commit(ctx, func(s *snapshot) ([]Write, error) {
+		if _, _, err := s.grantedOn(&g); err != nil {
+			return nil, err
+		}
+		if i := slices.IndexFunc(s.grants, func(o *millrace.Grant) bool { return sameGrant(o, &g) }); i >= 0 {
+			made = s.grants[i]
+			return nil, errGranted
+		}
+		if len(s.grants) >= MaxGrants {
+			return nil, errs.New(errs.TooLarge, "there are %d grants, the most there may be; give them to groups, or on databases", len(s.grants))
+		}
+		next := g
+		next.ID, next.CreatedAt = max(s.head.NextGrant, 1), micros(c.clock())
+		s.head.NextGrant = next.ID + 1
+		s.head.FeatureLevel = max(s.head.FeatureLevel, FeatureGrants)
+		made = &next
+		s.grants = append(slices.Clip(s.grants), made)
+		return []Write{{Key: grantKey(next.ID), Value: encodeRecord(recordOfGrant(made))}}, nil
+	})
+	if errors.Is(err, errGranted) {
+		return made, false, nil
+	}
+	return made, err == nil, err
+}
+
+func sameGrant(a, b *millrace.Grant) bool {
+	return a.Principal == b.Principal && a.Database == b.Database && a.Table == b.Table && a.Verbs == b.Verbs && slices.Equal(a.Columns, b.Columns)
+}
+
+// checkGrant refuses what makes no sense whatever there is.
+func checkGrant(g *millrace.Grant) error {
+	_, name, _ := strings.Cut(g.Principal, ":")
+	switch {
+	case !strings.HasPrefix(g.Principal, "user:") && !strings.HasPrefix(g.Principal, "group:") || name == "":
+		return field(errs.InvalidValue, "principal", "the principal %s is neither user:<subject> nor group:<name>", clip(g.Principal))
+	case len(g.Principal) > maxPrincipalBytes:
+		return field(errs.InvalidValue, "principal", "the principal has %d bytes; it has at most %d", len(g.Principal), maxPrincipalBytes)
+	case strings.ContainsFunc(g.Principal, func(r rune) bool { return !unicode.IsPrint(r) }):
+		return field(errs.InvalidValue, "principal", "the principal %s has characters that cannot be seen", clip(g.Principal))
+	case g.Verbs == 0 || g.Verbs != millrace.VerbsOf(g.Verbs.List()...):
+		return field(errs.InvalidValue, "verbs", "a grant has verbs, each one of %v", millrace.AllVerbs())
+	case len(g.Columns) > 0 && g.Table == 0:
+		return field(errs.InvalidValue, "columns", "columns are granted on a table")
+	case len(g.Columns) > 0 && g.Verbs != millrace.VerbsOf(millrace.VerbRead):
+		return field(errs.InvalidValue, "columns", "columns are granted for %q alone; make another grant for the other verbs", millrace.VerbRead)
+	}
+	return nil
+}
+
+// Grants are all grants, by id. The slice is not to be changed.
+func (c *Catalog) Grants() []*millrace.Grant { return c.current.Load().grants }
+
+// GrantedOn names what a grant is on: no database for everything, no table for a database.
+func (c *Catalog) GrantedOn(g *millrace.Grant) (Database, *millrace.Table, error) {
+	return c.current.Load().grantedOn(g)
+}
+
+// grantedOn finds what a grant is on, with the columns that it names.
+func (s *snapshot) grantedOn(g *millrace.Grant) (Database, *millrace.Table, error) {
+	if g.Database == 0 {
+		return Database{}, nil, nil
+	}
+	i := slices.IndexFunc(s.databases, func(d *database) bool { return d.ID == g.Database })
+	if i < 0 {
+		return Database{}, nil, errs.New(errs.DatabaseNotFound, "there is no database with id %d", g.Database)
+	}
+	d := s.databases[i].Database
+	if g.Table == 0 {
+		return d, nil, nil
+	}
+	t := s.tables[g.Table]
+	if t == nil || t.DatabaseID != g.Database {
+		return Database{}, nil, errs.NoTableID(uint32(g.Table))
+	}
+	for _, id := range g.Columns {
+		if t.Schema.IndexID(id) < 0 {
+			return Database{}, nil, errs.New(errs.UnknownColumn, "table %q has no column with id %d", t.Path, id)
+		}
+	}
+	return d, t.Table, nil
+}
+
+// DeleteGrant takes a grant back, and returns it; nil when there is none.
+func (c *Catalog) DeleteGrant(ctx context.Context, id millrace.GrantID) (*millrace.Grant, error) {
+	var gone *millrace.Grant
+	err := c.commit(ctx, func(s *snapshot) ([]Write, error) {
+		i, there := s.findGrant(id)
+		if !there {
+			return nil, errNoGrant
+		}
+		gone = s.grants[i]
+		s.grants = slices.Delete(slices.Clone(s.grants), i, i+1)
+		return []Write{{Key: grantKey(id)}}, nil
+	})
+	if errors.Is(err, errNoGrant) {
+		return nil, nil
+	}
+	return gone, err
+}
+
+func (s *snapshot) findGrant(id millrace.GrantID) (int, bool) {
+	return slices.BinarySearchFunc(s.grants, id, func(g *millrace.Grant, id millrace.GrantID) int { return cmp.Compare(g.ID, id) })
+}
+
+// putGrant takes over a grant that is new or has fewer columns.
+// REQUIRES: s came from edit.
+func (s *snapshot) putGrant(g *millrace.Grant) {
+	i, there := s.findGrant(g.ID)
+	if there {
+		s.grants = slices.Clone(s.grants)
+		s.grants[i] = g
+		return
+	}
+	s.grants = slices.Insert(slices.Clip(s.grants), i, g)
+}
+
+// revoke deletes the grants that are on what is dropped.
+func (s *snapshot) revoke(on func(*millrace.Grant) bool) (writes []Write) {
+	for _, g := range s.grants {
+		if on(g) {
+			writes = append(writes, Write{Key: grantKey(g.ID)})
+		}
+	}
+	return writes
+}
+
+// narrow takes the columns that a table has no more out of its grants; one that is left
+// without columns goes. REQUIRES: s came from edit.
+func (s *snapshot) narrow(t *millrace.Table) (writes []Write) {
+	for _, g := range s.grants {
+		if g.Table != t.ID || !slices.ContainsFunc(g.Columns, func(id millrace.ColumnID) bool { return t.Schema.IndexID(id) < 0 }) {
+			continue
+		}
+		less := *g
+		less.Columns = slices.DeleteFunc(slices.Clone(g.Columns), func(id millrace.ColumnID) bool { return t.Schema.IndexID(id) < 0 })
+		w := Write{Key: grantKey(g.ID)}
+		if len(less.Columns) > 0 {
+			w.Value = encodeRecord(recordOfGrant(&less))
+			s.putGrant(&less)
+		} else {
+			s.dropGrants(func(o *millrace.Grant) bool { return o.ID == less.ID })
+		}
+		writes = append(writes, w)
+	}
+	return writes
+}
+
+// dropGrants removes grants from s. REQUIRES: s came from edit.
+func (s *snapshot) dropGrants(which func(*millrace.Grant) bool) {
+	if slices.ContainsFunc(s.grants, which) {
+		s.grants = slices.DeleteFunc(slices.Clone(s.grants), which)
+	}
+}
+
+func recordOfGrant(g *millrace.Grant) grantRecord {
+	r := grantRecord{ID: g.ID, Principal: g.Principal, DatabaseID: g.Database, TableID: g.Table, Columns: g.Columns, CreatedMicros: g.CreatedAt.UnixMicro()}
+	for _, v := range g.Verbs.List() {
+		r.Verbs = append(r.Verbs, v.String())
+	}
+	return r
+}
+
+// decodeGrant is the grant of an entry, whose object is not looked for.
+func decodeGrant(e Entry) (*millrace.Grant, error) {
+	var r grantRecord
+	if err := decodeRecord(e, &r); err != nil {
+		return nil, err
+	}
+	g := &millrace.Grant{ID: r.ID, Principal: r.Principal, Database: r.DatabaseID, Table: r.TableID, Columns: r.Columns, CreatedAt: time.UnixMicro(r.CreatedMicros).UTC()}
+	for _, word := range r.Verbs {
+		v, err := millrace.ParseVerb(word)
+		if err != nil {
+			return nil, newerRelease(fmt.Sprintf("grant %d has the verb %s", r.ID, clip(word)))
+		}
+		g.Verbs |= millrace.VerbsOf(v)
+	}
+	if grantKey(r.ID) != e.Key || r.ID == 0 || checkGrant(g) != nil || !slices.IsSorted(r.Columns) {
+		return nil, corrupt("key %q holds grant %d, of %s", e.Key, r.ID, clip(r.Principal))
+	}
+	return g, nil
+}
+
+// checkGrants finds grants that are on nothing.
+func (s *snapshot) checkGrants(grants []*millrace.Grant) error {
+	for _, g := range grants {
+		if _, _, err := s.grantedOn(g); err != nil || g.ID >= s.head.NextGrant {
+			return corrupt("grant %d is on database %d, table %d, columns %v, which are not there, or has an id that has not been given yet", g.ID, g.Database, g.Table, g.Columns)
+		}
+	}
+	return nil
+}
