@@ -5,6 +5,7 @@ import (
 	"net/http"
 	"os/exec"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -45,21 +46,23 @@ func TestClusterMistakeOnePlace(t *testing.T) {
 	require.Equal(t, []string{`{"id":1,"v":2}`}, tb.lookup(t, `[{"id":1}]`))
 }
 
-// Of two processes of one name the later one has the shards. The earlier one says so in its health, and never answers what
-// was true before.
+// A process is refused while another one has its name. When that one hangs, it is waited for until it answers nothing
+// any more; when it comes to again it says so in its health, and never answers what was true before.
 func TestClusterMistakeOneName(t *testing.T) {
 	place, nats := t.TempDir(), natstest.StartT(t, 1)
 	first, second := member(t, nats, place, "--worker-name", "one"), member(t, nats, place, "--worker-name", "one")
 	require.NoError(t, first.launch())
 	tb := create(t, first, newDB(t, first), "t", "id BIGINT, v BIGINT", "id", 2)
 	tb.write(t, `[{"id":1,"v":1}]`)
+	require.ErrorContains(t, second.launch(), "another process runs as worker one")
+	require.Equal(t, []string{`{"id":1,"v":1}`}, tb.lookup(t, `[{"id":1}]`))
+
+	require.NoError(t, first.cmd.Process.Signal(syscall.SIGSTOP))
 	require.NoError(t, second.launch())
 	there := table{second, tb.db, tb.name}
+	require.Eventually(t, func() bool { return there.tryWrite(`[{"id":1,"v":2}]`) == nil }, time.Minute, 50*time.Millisecond)
+	require.NoError(t, first.cmd.Process.Signal(syscall.SIGCONT))
 	c := &http.Client{Timeout: 5 * time.Second}
-	require.Eventually(t, func() bool {
-		a, err := ask(c, "GET", first.base+"/healthz", nil)
-		return err == nil && a.status == http.StatusServiceUnavailable && strings.Contains(string(a.body), "another process runs as worker one")
-	}, time.Minute, 50*time.Millisecond)
 	for v := 2; v < 12; v++ {
 		require.Eventually(t, func() bool { return there.tryWrite(fmt.Sprintf(`[{"id":1,"v":%d}]`, v)) == nil }, time.Minute, 50*time.Millisecond)
 		a, err := ask(c, "POST", first.base+tb.path()+"/lookup", `{"keys":[{"id":1}]}`)
@@ -68,4 +71,8 @@ func TestClusterMistakeOneName(t *testing.T) {
 		}
 		require.Equal(t, []string{fmt.Sprintf(`{"id":1,"v":%d}`, v)}, there.lookup(t, `[{"id":1}]`))
 	}
+	require.Eventually(t, func() bool {
+		a, err := ask(c, "GET", first.base+"/healthz", nil)
+		return err == nil && a.status == http.StatusServiceUnavailable && strings.Contains(string(a.body), "another process runs as worker one")
+	}, time.Minute, 50*time.Millisecond)
 }

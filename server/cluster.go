@@ -30,6 +30,8 @@ import (
 const (
 	// workerFile holds the name that was drawn for the process.
 	workerFile = "worker-name"
+	// incarnationFile holds the last incarnation of the process's session.
+	incarnationFile = "incarnation"
 	// clusterShards is the number of shards of a new cluster.
 	clusterShards = 16
 	// leaveTime is how long a process that stops takes to hand over its shards.
@@ -106,6 +108,15 @@ func (s *Server) processName() (string, error) {
 	return name, nil
 }
 
+// lastIncarnation is the incarnation that a session had last in a data directory, "" if none.
+func lastIncarnation(dir string) (string, error) {
+	b, err := os.ReadFile(filepath.Join(dir, incarnationFile))
+	if err != nil && !os.IsNotExist(err) {
+		return "", err
+	}
+	return strings.TrimSpace(string(b)), nil
+}
+
 // draw is n random bytes as hex digits.
 func draw(n int) string {
 	b := make([]byte, n)
@@ -127,7 +138,9 @@ func (s *Server) openClusterCatalog(ctx context.Context) (*catalog.Catalog, erro
 	if err := s.mayBeNew(ctx, kv); err != nil {
 		return nil, errors.Join(err, kv.Close())
 	}
-	c, err := catalog.OpenKV(ctx, kv, catalog.Options{Shards: s.settings.Shards, NewShards: clusterShards, Clock: s.clock.Now, Logger: s.log})
+	c, err := catalog.OpenKV(ctx, kv, catalog.Options{
+		Shards: s.settings.Shards, NewShards: clusterShards, Oldest: s.oldest, Clock: s.clock.Now, Logger: s.log,
+	})
 	if err != nil {
 		return nil, errors.Join(err, kv.Close())
 	}
@@ -189,6 +202,12 @@ func (s *Server) join(ctx context.Context) error {
 	}
 	if s.member.host != nil {
 		o.Host = s.member.host
+	}
+	if o.Last, err = lastIncarnation(s.dir); err != nil {
+		return err
+	}
+	o.Remember = func(incarnation string) error {
+		return writeFile(filepath.Join(s.dir, incarnationFile), []byte(incarnation+"\n"))
 	}
 	manager := owner.New(o)
 	if s.member.host != nil {

@@ -75,9 +75,12 @@ type Options struct {
 	Keys   Keys
 	Host   Host // nil without the role worker
 	// Shards is how many shards there are now; the number may grow.
-	Shards     func() int
-	Clock      Clock
-	Random     func() string // a new incarnation
+	Shards func() int
+	Clock  Clock
+	Random func() string // a new incarnation
+	// Last is the incarnation that Remember, if it is set, kept in the data directory last.
+	Last       string
+	Remember   func(incarnation string) error
 	Logger     *slog.Logger
 	Registerer prometheus.Registerer
 }

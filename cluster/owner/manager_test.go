@@ -7,10 +7,12 @@ import (
 	"log/slog"
 	"math/rand/v2"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	millrace "github.com/millrace/millrace"
@@ -31,6 +33,7 @@ type world struct {
 	mu    sync.Mutex
 	logs  [simShards]fence
 	procs map[string]*process
+	last  map[string]string // incarnation in a process's data directory
 }
 
 // fence is the log of a shard: who wrote the newest epoch record.
@@ -64,25 +67,42 @@ type led struct {
 func newWorld(t *testing.T, seed uint64) *world {
 	return &world{
 		t: t, rnd: rand.New(rand.NewPCG(seed, 7)), store: ownertest.NewStore(), began: time.Now(),
-		log: slog.New(slog.DiscardHandler), procs: map[string]*process{},
+		log: slog.New(slog.DiscardHandler), procs: map[string]*process{}, last: map[string]string{},
 	}
 }
 
+// start starts a process in the data directory that it had before.
 func (w *world) start(name string) *process {
+	p := w.process(name)
+	p.m = owner.New(p.options(w.last[name]))
+	w.procs[name] = p
+	require.NoError(w.t, p.m.Start(p.run))
+	return p
+}
+
+func (w *world) process(name string) *process {
 	p := &process{
 		w: w, name: name, keys: w.store.Client(), skew: time.Duration(w.rnd.IntN(7200)) * time.Second,
 		led: map[millrace.ShardID]led{}, follows: map[millrace.ShardID]time.Time{}, broken: map[millrace.ShardID]bool{}, short: map[millrace.ShardID]bool{},
 	}
 	p.run, p.end = context.WithCancel(context.Background())
-	n := 0
-	p.m = owner.New(owner.Options{
-		Worker: name, Info: owner.Info{Roles: []string{owner.RoleWorker}}, Keys: p.keys, Host: p,
-		Shards: func() int { return simShards }, Clock: p, Logger: w.log,
-		Random: func() string { n++; return fmt.Sprintf("%s-%p-%d", name, p, n) },
-	})
-	w.procs[name] = p
-	require.NoError(w.t, p.m.Start(p.run))
 	return p
+}
+
+func (p *process) options(last string) owner.Options {
+	n := 0
+	return owner.Options{
+		Worker: p.name, Info: owner.Info{Roles: []string{owner.RoleWorker}}, Keys: p.keys, Host: p,
+		Shards: func() int { return simShards }, Clock: p, Logger: p.w.log,
+		Random: func() string { n++; return fmt.Sprintf("%s-%p-%d", p.name, p, n) },
+		Last:   last,
+		Remember: func(incarnation string) error {
+			p.w.mu.Lock()
+			defer p.w.mu.Unlock()
+			p.w.last[p.name] = incarnation
+			return nil
+		},
+	}
 }
 
 // crash ends a process without a word.
@@ -452,12 +472,56 @@ func TestTwoProcessesOfOneName(t *testing.T) {
 		w := newWorld(t, 5)
 		first := w.start("a")
 		w.until(10*time.Second, "served", w.allServed)
-		w.start("a") // takes the session over
-		w.until(10*time.Second, "the first notices", func() bool { return first.m.Err() != nil })
-		require.ErrorContains(t, first.m.Err(), "another process runs as worker a")
+		second := w.process("a")
+		second.m = owner.New(second.options(""))
+		require.ErrorContains(t, second.m.Start(second.run), "another process runs as worker a")
+		second.end()
+		require.True(t, w.allServed(), "by the first")
+		require.NoError(t, first.m.Err())
+		w.stopAll()
+	})
+}
+
+// A process that is cut off answers while its session could be its own, so one of its name
+// that was started elsewhere has to wait for that to end.
+func TestCutOffTwin(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, 7)
+		first := w.start("a")
+		w.until(10*time.Second, "served", w.allServed)
+		first.keys.Cut()
+		second := w.process("a")
+		second.m = owner.New(second.options(""))
+		var begun atomic.Bool
+		go func() {
+			assert.NoError(t, second.m.Start(second.run))
+			begun.Store(true)
+		}()
+		for !begun.Load() {
+			w.pass(100 * time.Millisecond)
+		}
+		for id := range millrace.ShardID(simShards) {
+			require.False(t, first.answers(id), "shard %d is answered for by both", id)
+		}
 		first.end()
 		first.m.Kill()
+		w.procs["a"] = second
 		w.until(10*time.Second, "served by the second", w.allServed)
+		w.stopAll()
+	})
+}
+
+// A process that is started again in its data directory has not to wait for itself.
+func TestRestartInPlaceIsQuick(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, 8)
+		w.start("a")
+		w.until(10*time.Second, "served", w.allServed)
+		w.procs["a"].crash()
+		crashed := time.Now() // in the bubble
+		w.start("a")
+		w.until(5*time.Second, "served again", w.allServed)
+		require.Less(t, time.Since(crashed), 5*time.Second)
 		w.stopAll()
 	})
 }

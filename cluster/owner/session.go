@@ -13,26 +13,35 @@ import (
 	"github.com/millrace/millrace/errs"
 )
 
-// openSession begins the session of this process. One that is there under its name is
-// taken over: the lock on the data directory says that its process is gone.
+// openSession begins the session of this process, over one that is there under its name
+// when that may be taken over.
 func (m *Manager) openSession(ctx context.Context) error {
 	s := Session{Worker: m.o.Worker, Incarnation: m.o.Random(), Info: m.o.Info, Draining: m.draining()}
+	p := predecessor{own: []string{m.o.Last, s.Incarnation}} // the latter when an answer was lost
+	m.remember(ctx, s.Incarnation)
 	for {
 		sent := m.o.Clock.Boot()
 		kctx, cancel := context.WithTimeout(ctx, keyTimeout)
-		old, _, err := m.o.Keys.Get(kctx, sessionKey(s.Worker))
+		old, there, err := m.o.Keys.Get(kctx, sessionKey(s.Worker))
+		taken := false
+		if err == nil && there && m.o.Host != nil {
+			if taken, err = p.lives(old, sent); err != nil {
+				cancel()
+				return err
+			}
+		}
 		var rev uint64
-		if err == nil {
+		if err == nil && !taken {
 			rev, err = m.write(kctx, s, old.Revision)
 		}
 		cancel()
 		switch {
-		case err == nil:
+		case err == nil && !taken:
 			m.hold(held{Session: s, revision: rev}, sent)
 			return nil
 		case ctx.Err() != nil:
-			return fmt.Errorf("opening the session of worker %s: %w", s.Worker, err)
-		case !isConflict(err):
+			return fmt.Errorf("opening the session of worker %s: %w", s.Worker, context.Cause(ctx))
+		case err != nil && !isConflict(err):
 			m.o.Logger.WarnContext(ctx, "session not opened yet", slog.String("worker", s.Worker), slog.Any("err", err))
 		}
 		sleep(ctx, 200*time.Millisecond)
@@ -128,7 +137,7 @@ func (m *Manager) contested(ctx context.Context, h held) error {
 	}
 	if found.Incarnation != h.Incarnation {
 		m.lose()
-		err := errs.New(errs.Unavailable, "another process runs as worker %s: each needs a name, or a data directory, of its own", h.Worker)
+		err := errOneName(h.Worker)
 		m.fail(err)
 		return err
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"math/rand/v2"
 	"slices"
@@ -106,9 +107,32 @@ func (w *world) start(name string, fs *vfs.MemFS) error {
 		Worker: name, Info: owner.Info{Roles: []string{owner.RoleWorker}}, Keys: p.keys, Host: p,
 		Shards: func() int { return shards }, Clock: p, Logger: log,
 		Random: func() string { n++; return fmt.Sprintf("%s-%x-%d", name, p.seed, n) },
+		Last:   incarnation(fs), Remember: func(s string) error { return remember(fs, s) },
 	})
 	w.procs[name] = p
 	return p.manager.Start(p.gone)
+}
+
+const incarnationFile = "incarnation"
+
+// incarnation is the one that a data directory remembers.
+func incarnation(fs vfs.FS) string {
+	f, err := fs.Open(incarnationFile)
+	if err != nil {
+		return ""
+	}
+	defer f.Close()
+	b, _ := io.ReadAll(f)
+	return string(b)
+}
+
+func remember(fs vfs.FS, s string) error {
+	f, err := fs.Create(incarnationFile, vfs.WriteCategoryUnspecified)
+	if err != nil {
+		return err
+	}
+	_, err = f.Write([]byte(s))
+	return errors.Join(err, f.Sync(), f.Close())
 }
 
 // crash ends a process without a word, and gives what it leaves on its disk.
