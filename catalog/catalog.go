@@ -32,6 +32,9 @@ type Options struct {
 	Shards int
 	// NewShards is how many shards a new catalog has; 0: DefaultShards.
 	NewShards int
+	// Oldest says which process that follows the catalog knows the lowest feature level, and
+	// that level; nil when this process alone does.
+	Oldest func() (process string, level FeatureLevel)
 
 	FS     vfs.FS
 	Clock  func() time.Time
@@ -44,6 +47,7 @@ type Catalog struct {
 	clock func() time.Time
 	log   *slog.Logger
 
+	oldest    func() (string, FeatureLevel)
 	clusterID [16]byte
 	current   atomic.Pointer[snapshot]
 	// change is held while a change is decided and made durable.
@@ -69,9 +73,9 @@ func Open(ctx context.Context, opts Options) (*Catalog, error) {
 }
 
 // OpenKV opens the catalog kept in kv, which it closes at Close; of opts it uses
-// Shards, NewShards, Clock and Logger.
+// Shards, NewShards, Oldest, Clock and Logger.
 func OpenKV(ctx context.Context, kv KV, opts Options) (*Catalog, error) {
-	c := &Catalog{kv: kv, clock: opts.Clock, log: opts.Logger}
+	c := &Catalog{kv: kv, clock: opts.Clock, log: opts.Logger, oldest: opts.Oldest}
 	entries, revision, err := kv.Load(ctx)
 	if err != nil {
 		return nil, err
@@ -183,6 +187,9 @@ func (c *Catalog) store(ctx context.Context, decide func(*snapshot) ([]Write, er
 			synced = true
 			continue
 		}
+		if err == nil {
+			err = c.mayRaise(next.head.FeatureLevel)
+		}
 		if err != nil {
 			return 0, err
 		}
@@ -205,6 +212,18 @@ func (c *Catalog) store(ctx context.Context, decide func(*snapshot) ([]Write, er
 		return revision, nil
 	}
 	return 0, errs.New(errs.Unavailable, "the catalog is being changed by others too often; try again")
+}
+
+// mayRaise refuses a change that a process could not follow which is there now; one that
+// comes later is refused when it opens the catalog.
+func (c *Catalog) mayRaise(level FeatureLevel) error {
+	if c.oldest == nil || level == c.FeatureLevel() {
+		return nil
+	}
+	if process, knows := c.oldest(); knows < level {
+		return errs.New(errs.Unavailable, "process %s runs an older release, which does not know what this change needs (feature level %d, and it knows up to %d): upgrade or stop it first", process, level, knows)
+	}
+	return nil
 }
 
 // ClusterID is the id that the cluster got when its catalog was created.

@@ -31,7 +31,8 @@
 //	    canonical texts of its values.
 //	C8  Auto-increment ids that were reserved, and the time before which
 //	    auto-partitions are not made again, only rise.
-//	C9  A change that an earlier release would misread raises the feature level.
+//	C9  A change that an earlier release would misread raises the feature level. It is
+//	    refused while a process is there that does not know that level.
 //	C10 A change is acknowledged when every process of the cluster answers from it, and none
 //	    from what was before it (KV.Settle, KV.Lease). A table or partition that is found,
 //	    and that some process may not know yet, is waited for in the same way before it is

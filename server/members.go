@@ -3,6 +3,7 @@ package server
 import (
 	"time"
 
+	"github.com/millrace/millrace/catalog"
 	"github.com/millrace/millrace/openapi"
 	"github.com/millrace/millrace/rest"
 )
@@ -39,6 +40,20 @@ func (s *Server) members() rest.Members {
 		})
 	}
 	return out
+}
+
+// oldest is the process with the lowest feature level, and that level; before this process
+// is a member it is this one.
+func (s *Server) oldest() (process string, level catalog.FeatureLevel) {
+	process, level = s.member.name, catalog.FeatureNewest
+	if m := s.member.manager.Load(); m != nil {
+		for _, w := range m.View().Workers {
+			if l := catalog.FeatureLevel(w.FeatureLevel); l < level {
+				process, level = w.Worker, l
+			}
+		}
+	}
+	return process, level
 }
 
 // alone is a single node as its own member.

@@ -1,9 +1,15 @@
 package server
 
 import (
+	"log/slog"
 	"testing"
+	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/millrace/millrace/catalog"
 	"github.com/millrace/millrace/cluster/owner"
+	"github.com/millrace/millrace/cluster/owner/ownertest"
 	"github.com/millrace/millrace/openapi"
 )
 
@@ -16,5 +22,34 @@ func TestMembersBeforeJoining(t *testing.T) {
 	}
 	if s.mine(owner.RoleTier, 1) {
 		t.Error("a table is this process's before it is a member")
+	}
+}
+
+// What the catalog may hold goes by the oldest release that is there.
+func TestOldestMember(t *testing.T) {
+	keys := ownertest.NewStore()
+	s := &Server{member: &member{name: "new"}}
+	if name, level := s.oldest(); name != "new" || level != catalog.FeatureNewest {
+		t.Errorf("before joining: %s knows %d", name, level)
+	}
+	for name, level := range map[string]catalog.FeatureLevel{"new": catalog.FeatureNewest, "old": catalog.FeatureTables} {
+		m := owner.New(owner.Options{
+			Worker: name, Info: owner.Info{FeatureLevel: int(level)}, Keys: keys.Client(), Clock: wallClock{}, Shards: func() int { return 1 },
+			Random: func() string { return name }, Logger: slog.New(slog.DiscardHandler), Registerer: prometheus.NewRegistry(),
+		})
+		if err := m.Start(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(m.Kill)
+		if name == "new" {
+			s.member.manager.Store(m)
+		}
+	}
+	for end := time.Now().Add(10 * time.Second); ; time.Sleep(time.Millisecond) {
+		if name, level := s.oldest(); name == "old" && level == catalog.FeatureTables {
+			return
+		} else if time.Now().After(end) {
+			t.Fatalf("%s knows %d", name, level)
+		}
 	}
 }
