@@ -37,8 +37,10 @@ type Client struct {
 	o     ClientOptions
 	bytes *semaphore.Weighted
 	calls *semaphore.Weighted
-	peers peers
-	m     *clientMetrics
+	// answers bounds the bytes of answers by HTTP that are being read.
+	answers *semaphore.Weighted
+	peers   peers
+	m       *clientMetrics
 }
 
 // NewClient makes a client.
@@ -52,7 +54,10 @@ func NewClient(o ClientOptions) *Client {
 	if o.Again == 0 {
 		o.Again = 2 * time.Second
 	}
-	return &Client{o: o, bytes: semaphore.NewWeighted(o.Bytes), calls: semaphore.NewWeighted(o.Calls), m: newClientMetrics(o.Registerer)}
+	return &Client{
+		o: o, bytes: semaphore.NewWeighted(o.Bytes), calls: semaphore.NewWeighted(o.Calls),
+		answers: semaphore.NewWeighted(MaxAnswer), m: newClientMetrics(o.Registerer),
+	}
 }
 
 // Shard is a shard, wherever it is.

@@ -46,6 +46,10 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	if path == pathCall {
+		if s.posts.Acquire(r.Context(), 1) != nil {
+			return // the other one went away
+		}
+		defer s.posts.Release(1)
 		done, err := s.enter(r.Context(), r.ContentLength)
 		if err != nil {
 			return // the other one went away

@@ -179,12 +179,18 @@ func (c *Client) post(ctx context.Context, id millrace.ShardID, request []byte) 
 		return nil, err
 	}
 	defer resp.Body.Close()
-	answer, err := io.ReadAll(io.LimitReader(resp.Body, MaxAnswer+1))
-	if err != nil {
-		return nil, err
-	}
-	if len(answer) > MaxAnswer {
+	size := resp.ContentLength
+	switch {
+	case size < 0:
+		return nil, errBroken
+	case size > MaxAnswer:
 		return nil, errs.New(errs.TooLarge, "an answer of shard %d has more than %d bytes", id, MaxAnswer)
 	}
-	return answer, nil
+	if err := c.answers.Acquire(ctx, size); err != nil {
+		return nil, err
+	}
+	defer c.answers.Release(size)
+	answer := make([]byte, size)
+	_, err = io.ReadFull(resp.Body, answer)
+	return answer, err
 }

@@ -42,6 +42,7 @@ type ServerOptions struct {
 type Server struct {
 	o      ServerOptions
 	room   *semaphore.Weighted
+	posts  *semaphore.Weighted
 	reads  *semaphore.Weighted
 	tables tables
 	m      *serverMetrics
@@ -50,12 +51,19 @@ type Server struct {
 // maxReads bounds the streams of rows at a time.
 const maxReads = 2048
 
+// maxPosts bounds the calls by HTTP at a time, and with them the answers that are held
+// until they are sent.
+const maxPosts = 64
+
 // NewServer makes a server.
 func NewServer(o ServerOptions) *Server {
 	if o.Bytes == 0 {
 		o.Bytes = 256 << 20
 	}
-	return &Server{o: o, room: semaphore.NewWeighted(o.Bytes), reads: semaphore.NewWeighted(maxReads), m: newServerMetrics(o.Registerer)}
+	return &Server{
+		o: o, room: semaphore.NewWeighted(o.Bytes), posts: semaphore.NewWeighted(maxPosts), reads: semaphore.NewWeighted(maxReads),
+		m: newServerMetrics(o.Registerer),
+	}
 }
 
 // Answer answers a call that came by a Transport.

@@ -22,10 +22,10 @@ const (
 	flushTime = 2 * time.Second
 	// lingerFor is how long calls of a term that has ended are told so (J4).
 	lingerFor = 2 * time.Second
-	// Calls that wait in a subscription; more are dropped, and their callers wait for
-	// nothing.
-	maxWaiting      = 64 << 10
-	maxWaitingBytes = 256 << 20
+	// Calls that wait in a subscription, of which each shard has one; more are dropped, and
+	// their callers hear that they did not come (J5).
+	maxWaiting      = 16 << 10
+	maxWaitingBytes = 32 << 20
 )
 
 // Serve answers the calls for a shard, until stop is called: those that come after that
