@@ -11,12 +11,16 @@ import (
 	"google.golang.org/grpc/peer"
 
 	"github.com/millrace/millrace/auth"
+	"github.com/millrace/millrace/errs"
 )
 
 const authorizationKey = "authorization"
 
-// caller finds out who makes a call.
+// caller finds out who makes a call, to a method that has a rule.
 func (s *Service) caller(ctx context.Context) (*auth.Principal, error) {
+	if method := callOf(ctx).method; s.methods[method] == nil {
+		return nil, errs.New(errs.NotImplemented, "%s is not implemented", clipText(method, 64))
+	}
 	return s.o.Callers.Authenticate(ctx, shown(ctx))
 }
 

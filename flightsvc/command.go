@@ -3,6 +3,7 @@ package flightsvc
 import (
 	"bytes"
 	"encoding/json"
+	"slices"
 	"strings"
 
 	"github.com/apache/arrow-go/v18/arrow/flight"
@@ -21,6 +22,9 @@ const (
 	opLookup       = "lookup"
 	opPrefixLookup = "prefix_lookup"
 )
+
+// ops are all of them.
+var ops = []string{opScan, opPut, opLookup, opPrefixLookup}
 
 // command is what a descriptor or a ticket asks for.
 type command struct {
@@ -110,6 +114,9 @@ func parseJSON(b []byte) (*command, error) {
 	if err := json.Unmarshal(b, &head); err != nil {
 		return nil, errs.New(errs.InvalidRequest, "the command is not a JSON object: %v", err)
 	}
+	if head.Op != "" && !slices.Contains(ops, head.Op) {
+		return nil, errs.New(errs.InvalidValue, "op %q is not one of %s", clipText(head.Op, 64), strings.Join(ops, ", "))
+	}
 	c := &command{op: head.Op}
 	switch head.Op {
 	case "", opScan:
@@ -137,8 +144,6 @@ func parseJSON(b []byte) (*command, error) {
 			return nil, err
 		}
 		c.path = c.prefix.Table
-	default:
-		return nil, errs.New(errs.InvalidValue, "op %q is not one of scan, put, lookup, prefix_lookup", clipText(head.Op, 64))
 	}
 	if c.path == "" {
 		return nil, errs.New(errs.InvalidValue, `the command names no table: give "table":"database.table"`)

@@ -107,6 +107,7 @@ type Service struct {
 	flight.BaseFlightServer
 
 	o       Options
+	methods map[string]map[string]millrace.Rule // see methods
 	metrics *metrics
 	health  *health.Server
 	putRoom *semaphore.Weighted // of Options.PutBytes
@@ -120,7 +121,7 @@ type Service struct {
 func New(o Options) *Service {
 	o.ensureDefaults()
 	return &Service{
-		o: o, metrics: newMetrics(o.Registerer), health: health.NewServer(),
+		o: o, methods: methods(), metrics: newMetrics(o.Registerer), health: health.NewServer(),
 		putRoom: semaphore.NewWeighted(o.PutBytes), draining: make(chan struct{}),
 	}
 }

@@ -73,7 +73,7 @@ func New(o Options) *Handler {
 	h.mux.NotFound(h.unknown)
 	h.mux.MethodNotAllowed(h.unknown)
 	for _, op := range operations() {
-		h.mux.MethodFunc(op.method, Root+strings.Replace(op.path, "/{prefix}", "", 1), op.serve(h))
+		h.mux.MethodFunc(op.method, op.route(), op.serve(h))
 	}
 	return h
 }
@@ -96,10 +96,15 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 // operation is one of the specification.
 type operation struct {
 	method, path string
-	serve        func(*Handler) http.HandlerFunc
+	// rule is what a caller needs on what the path names; lists leave out the rest.
+	rule  millrace.Rule
+	serve func(*Handler) http.HandlerFunc
 	// quiet operations are there, and not listed: for clients that call them unasked.
 	quiet bool
 }
+
+// route is the path here: there is no prefix.
+func (o *operation) route() string { return Root + strings.Replace(o.path, "/{prefix}", "", 1) }
 
 const (
 	namespaces = "/v1/{prefix}/namespaces"
@@ -121,21 +126,44 @@ func operations() []operation {
 			}
 		}
 	}
+	const known = millrace.RuleKnown
+	describe, read := millrace.RuleOf(millrace.VerbDescribe), millrace.RuleOf(millrace.VerbRead)
 	return []operation{
-		{method: http.MethodGet, path: "/v1/config", serve: handle((*Handler).config), quiet: true}, // needs no listing
-		{method: http.MethodGet, path: namespaces, serve: handle((*Handler).listNamespaces)},
-		{method: http.MethodGet, path: namespace, serve: handle((*Handler).getNamespace)},
-		{method: http.MethodHead, path: namespace, serve: handle((*Handler).namespaceExists)},
-		{method: http.MethodGet, path: tables, serve: handle((*Handler).listTables)},
-		{method: http.MethodGet, path: table, serve: handle((*Handler).loadTable)},
-		{method: http.MethodHead, path: table, serve: handle((*Handler).tableExists)},
+		{method: http.MethodGet, path: "/v1/config", rule: known, serve: handle((*Handler).config), quiet: true}, // needs no listing
+		{method: http.MethodGet, path: namespaces, rule: describe, serve: handle((*Handler).listNamespaces)},
+		{method: http.MethodGet, path: namespace, rule: describe, serve: handle((*Handler).getNamespace)},
+		{method: http.MethodHead, path: namespace, rule: describe, serve: handle((*Handler).namespaceExists)},
+		{method: http.MethodGet, path: tables, rule: describe, serve: handle((*Handler).listTables)},
+		{method: http.MethodGet, path: table, rule: read, serve: handle((*Handler).loadTable)},
+		{method: http.MethodHead, path: table, rule: describe, serve: handle((*Handler).tableExists)},
 		// Reports of scans go nowhere: whoever reads the list above spares them.
-		{method: http.MethodPost, path: table + "/metrics", serve: handle((*Handler).reportMetrics), quiet: true},
+		{method: http.MethodPost, path: table + "/metrics", rule: describe, serve: handle((*Handler).reportMetrics), quiet: true},
 		// Trino asks for views whatever the list says.
-		{method: http.MethodGet, path: views, serve: handle((*Handler).listViews), quiet: true},
-		{method: http.MethodGet, path: view, serve: handle((*Handler).loadView), quiet: true},
-		{method: http.MethodHead, path: view, serve: handle((*Handler).loadView), quiet: true},
+		{method: http.MethodGet, path: views, rule: describe, serve: handle((*Handler).listViews), quiet: true},
+		{method: http.MethodGet, path: view, rule: describe, serve: handle((*Handler).loadView), quiet: true},
+		{method: http.MethodHead, path: view, rule: describe, serve: handle((*Handler).loadView), quiet: true},
 	}
+}
+
+// Route is an operation that is there, and what its caller needs.
+type Route struct {
+	Method, Path string // the path from the root of the server
+	Rule         millrace.Rule
+}
+
+// Routes are those that the handler serves.
+func (h *Handler) Routes() []Route {
+	rules := map[string]millrace.Rule{}
+	for _, op := range operations() {
+		rules[op.method+" "+op.route()] = op.rule
+	}
+	var out []Route
+	// Walk returns what the function does.
+	_ = chi.Walk(h.mux, func(method, path string, _ http.Handler, _ ...func(http.Handler) http.Handler) error {
+		out = append(out, Route{Method: method, Path: path, Rule: rules[method+" "+path]})
+		return nil
+	})
+	return out
 }
 
 // unknown refuses what is not there.

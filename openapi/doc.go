@@ -26,6 +26,8 @@
 //	O3  An operation is tagged "later" exactly when it is marked so, and then
 //	    it is in no server interface: the router answers 501 for it.
 //	O4  errors.md has one section for each code, in the order of errs.Kinds().
+//	O5  Every operation says what its caller needs, x-millrace-verb: a verb, "known caller"
+//	    or "none"; x-millrace-on: everything says that it is on no table or database.
 //
 // Everything here is immutable after the first use and safe for concurrent use.
 package openapi

@@ -6,7 +6,12 @@ import (
 	"slices"
 	"strings"
 	"sync"
+
+	millrace "github.com/millrace/millrace"
 )
+
+// everything is the word of x-millrace-on.
+const everything = "everything"
 
 // Operation is one operation of the document.
 type Operation struct {
@@ -15,6 +20,10 @@ type Operation struct {
 	Path    string // with {parameters}, from /
 	Summary string
 	Tags    []string
+	// Rule is what its caller needs: on what the path names, or on each thing that is listed or
+	// that the body names, or, with Everything, on all there is.
+	Rule       millrace.Rule
+	Everything bool
 	// Later says that it answers 501 not_implemented in this release.
 	Later bool
 	// Unary says that it answers with one JSON document, or with nothing: such
@@ -44,6 +53,8 @@ var operations = sync.OnceValue(func() []Operation {
 		ID          string   `json:"operationId"`
 		Summary     string   `json:"summary"`
 		Status      string   `json:"x-millrace-status"`
+		Verb        string   `json:"x-millrace-verb"`
+		On          string   `json:"x-millrace-on"`
 		Tags        []string `json:"tags"`
 		Parameters  []param  `json:"parameters"`
 		RequestBody struct {
@@ -70,9 +81,13 @@ var operations = sync.OnceValue(func() []Operation {
 			}
 			var o operation
 			mustDecode(raw, &o)
+			rule, err := millrace.ParseRule(o.Verb)
+			if err != nil || o.On != "" && o.On != everything {
+				panic(fmt.Sprintf("openapi: openapi.yaml: %s has no x-millrace-verb, or one on what is not there: %v", o.ID, err))
+			}
 			op := Operation{
 				ID: o.ID, Method: strings.ToUpper(method), Path: path, Summary: o.Summary, Tags: o.Tags,
-				Later: o.Status == "later",
+				Rule: rule, Everything: o.On == everything, Later: o.Status == "later",
 			}
 			_, op.HasBody = o.RequestBody.Content["application/json"]
 			for status, r := range o.Responses {

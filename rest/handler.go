@@ -108,11 +108,12 @@ func New(o Options) *Handler {
 		}
 		h.problem(w, r, errs.New(errs.InvalidValue, "parameter %q has a value that cannot be read", name))
 	}
-	adminapi.HandlerWithOptions(h, adminapi.ChiServerOptions{BaseRouter: h.mux, ErrorHandlerFunc: badParam})
-	dataapi.HandlerWithOptions(h, dataapi.ChiServerOptions{BaseRouter: h.mux, ErrorHandlerFunc: badParam})
+	routes := h.mux.With(h.allowed)
+	adminapi.HandlerWithOptions(h, adminapi.ChiServerOptions{BaseRouter: routes, ErrorHandlerFunc: badParam})
+	dataapi.HandlerWithOptions(h, dataapi.ChiServerOptions{BaseRouter: routes, ErrorHandlerFunc: badParam})
 	for _, op := range openapi.Operations() {
 		if op.Later {
-			h.mux.MethodFunc(op.Method, op.Path, func(w http.ResponseWriter, r *http.Request) {
+			routes.MethodFunc(op.Method, op.Path, func(w http.ResponseWriter, r *http.Request) {
 				h.problem(w, r, errs.New(errs.NotImplemented, "operation %s (%s %s) is not implemented yet", op.ID, op.Method, op.Path))
 			})
 		}

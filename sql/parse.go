@@ -14,7 +14,7 @@ const MaxTextBytes = 16 << 20
 
 // statement is a statement that was read.
 type statement interface {
-	statement()
+	kind() Kind
 }
 
 // parser reads one statement. Its first error stays: from then on the next token is

@@ -21,9 +21,6 @@ type alterPartition struct {
 	at        int
 }
 
-func (*alterTable) statement()     {}
-func (*alterPartition) statement() {}
-
 // alter reads what comes after ALTER.
 func (p *parser) alter() statement {
 	if !p.accept("TABLE") {

@@ -33,12 +33,6 @@ type dropTable struct {
 	ifExists bool
 }
 
-func (*createDatabase) statement() {}
-func (*dropDatabase) statement()   {}
-func (*useDatabase) statement()    {}
-func (*createTable) statement()    {}
-func (*dropTable) statement()      {}
-
 // create reads what comes after CREATE.
 func (p *parser) create() statement {
 	switch {

@@ -20,8 +20,6 @@ type query struct {
 	at    int // of the list
 }
 
-func (*query) statement() {}
-
 // item is a column of a SELECT: a column of the table, or an aggregate.
 type item struct {
 	function string // COUNT, SUM, MIN, MAX, AVG; "" for a column

@@ -12,12 +12,6 @@ type showCreateTable struct{ table tableName }
 
 type describe struct{ table tableName }
 
-func (*showDatabases) statement()   {}
-func (*showTables) statement()      {}
-func (*showPartitions) statement()  {}
-func (*showCreateTable) statement() {}
-func (*describe) statement()        {}
-
 // show reads what comes after SHOW.
 func (p *parser) show() statement {
 	var st statement

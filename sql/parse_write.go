@@ -23,16 +23,12 @@ type insert struct {
 	text    string
 }
 
-func (*insert) statement() {}
-
 // remove is DELETE FROM table WHERE the whole key.
 type remove struct {
 	table tableName
 	where *condition
 	at    int // of the condition
 }
-
-func (*remove) statement() {}
 
 // insert reads what comes after INSERT. The values are checked for their form, and
 // read again when the columns are known: no tree of them is kept.
