@@ -48,6 +48,7 @@ func (s *snapshot) apply(revision uint64, writes []Write) (*snapshot, error) {
 		{prefixPurge, a.purge},
 		{prefixIDs, a.ids},
 		{prefixGrant, a.grant},
+		{prefixQuota, a.quota},
 		{keySigning, next.setSigning},
 	} {
 		for _, w := range kept {
@@ -77,7 +78,7 @@ type applier struct {
 func (a *applier) deletions(writes []Write) error {
 	dropped := map[millrace.DatabaseID]bool{}
 	for _, w := range writes {
-		if known := slices.ContainsFunc([]string{prefixDatabase, prefixGrant, prefixIDs, prefixPartition, prefixPurge, prefixSchema, prefixTable},
+		if known := slices.ContainsFunc([]string{prefixDatabase, prefixGrant, prefixIDs, prefixPartition, prefixPurge, prefixQuota, prefixSchema, prefixTable},
 			func(p string) bool { return strings.HasPrefix(w.Key, p) }); !known && w.Key != keyHead && w.Key != keySigning {
 			return newerRelease(fmt.Sprintf("key %q is of no known kind", w.Key))
 		}
@@ -155,6 +156,14 @@ func (a *applier) deleteOf(key string) error {
 		if i, there := a.findPurge(millrace.TableID(n)); there {
 			a.purges = slices.Delete(slices.Clone(a.purges), i, i+1)
 		}
+		return nil
+	}
+	if id, ok := strings.CutPrefix(key, prefixQuota); ok {
+		n, err := strconv.ParseUint(id, 10, 32)
+		if err != nil {
+			return corrupt("key %q is deleted", key)
+		}
+		a.dropQuota(millrace.QuotaID(n))
 		return nil
 	}
 	if rest, ok := strings.CutPrefix(key, prefixSchema); ok {

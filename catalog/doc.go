@@ -1,6 +1,6 @@
 // Package catalog keeps what exists: databases, tables, their schemas and
-// partitions, the shards of buckets, the cluster's id and the keys that sign
-// tickets.
+// partitions, the shards of buckets, grants and quotas, the cluster's id and the keys
+// that sign tickets.
 //
 // A [Spec] is what a user asks for; [Catalog.CreateTable] checks it completely
 // (names, types, keys, properties) and makes a millrace.Table descriptor of it, with
@@ -41,6 +41,8 @@
 //	C11 What is absent is looked for again at the store's end before it is said to be.
 //	C12 A grant names what it is on by ids, and ends with it. In a cluster the functions
 //	    of Changed are told of a change of grants, by every process, before it is acknowledged.
+//	C13 A principal has one quota at most, which is found by its name without a lock, and
+//	    names nothing else: it stays when tables and grants go.
 //
 // C10 does not cover that a table is gone: while a DROP is being acknowledged one process may
 // say so already and another return the table still. Nor does it cover descriptors that

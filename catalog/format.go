@@ -30,8 +30,10 @@ const (
 	FeaturePurges FeatureLevel = 4
 	// FeatureGrants has, or had, grants.
 	FeatureGrants FeatureLevel = 5
+	// FeatureQuotas has, or had, quotas.
+	FeatureQuotas FeatureLevel = 6
 	// FeatureNewest is the highest level that this release can read.
-	FeatureNewest = FeatureGrants
+	FeatureNewest = FeatureQuotas
 )
 
 // Keys of the store. Numbers are padded, so that keys sort as numbers do.
@@ -44,6 +46,7 @@ const (
 	prefixIDs       = "ids/"
 	prefixPartition = "partition/"
 	prefixPurge     = "purge/"
+	prefixQuota     = "quota/"
 	prefixSchema    = "schema/"
 	prefixTable     = "table/"
 )
@@ -59,6 +62,8 @@ func partitionKey(t millrace.TableID, p millrace.PartitionID) string {
 }
 
 func purgeKey(t millrace.TableID) string { return fmt.Sprintf("%s%010d", prefixPurge, t) }
+
+func quotaKey(id millrace.QuotaID) string { return fmt.Sprintf("%s%010d", prefixQuota, id) }
 
 func tableKey(id millrace.TableID) string { return fmt.Sprintf("%s%010d", prefixTable, id) }
 
@@ -78,6 +83,7 @@ type (
 		NextPartition millrace.PartitionID `json:"next_partition"`
 		NextShard     millrace.ShardID     `json:"next_shard"` // where the next table's rotation starts
 		NextGrant     millrace.GrantID     `json:"next_grant,omitempty"`
+		NextQuota     millrace.QuotaID     `json:"next_quota,omitempty"`
 		CreatedMicros int64                `json:"created_us"`
 	}
 	databaseRecord struct {
@@ -132,6 +138,14 @@ type (
 		Verbs         []string            `json:"verbs"`
 		Columns       []millrace.ColumnID `json:"columns,omitempty"`
 		CreatedMicros int64               `json:"created_us"`
+	}
+	quotaRecord struct {
+		ID         millrace.QuotaID `json:"id"`
+		Principal  string           `json:"principal"`
+		WriteRows  int64            `json:"write_rows_per_s,omitempty"`
+		WriteBytes int64            `json:"write_bytes_per_s,omitempty"`
+		ReadBytes  int64            `json:"read_bytes_per_s,omitempty"`
+		Streams    int64            `json:"streams,omitempty"`
 	}
 	idsRecord struct {
 		TableID millrace.TableID `json:"table_id"`

@@ -30,7 +30,7 @@ func goldenFiles(version string) golden {
 }
 
 // newestGolden is the format that this release writes: value version and feature level.
-const newestGolden = "v1-level5"
+const newestGolden = "v1-level6"
 
 // The stores that releases left in testdata are opened by this one, with every key
 // and value as they were written.
@@ -38,7 +38,7 @@ func TestGoldenStores(t *testing.T) {
 	if *rewrite {
 		writeGolden(t, goldenFiles(newestGolden))
 	}
-	for _, version := range []string{"v1", "v1-level2", "v1-level3", "v1-level4", newestGolden} {
+	for _, version := range []string{"v1", "v1-level2", "v1-level3", "v1-level4", "v1-level5", newestGolden} {
 		g := goldenFiles(version)
 		c := openGolden(t, g)
 		got := dump(t, c)
@@ -92,7 +92,7 @@ func TestOldStoreGoesOn(t *testing.T) {
 
 // What the stores with tables in full hold is read back as what they were told.
 func TestGoldenTables(t *testing.T) {
-	for version, next := range map[string]millrace.PartitionID{"v1-level2": 4, "v1-level3": 7, "v1-level4": 7, newestGolden: 7} {
+	for version, next := range map[string]millrace.PartitionID{"v1-level2": 4, "v1-level3": 7, "v1-level4": 7, "v1-level5": 7, newestGolden: 7} {
 		t.Run(version, func(t *testing.T) { checkGoldenTables(t, openGolden(t, goldenFiles(version)), next) })
 	}
 }
@@ -100,7 +100,7 @@ func TestGoldenTables(t *testing.T) {
 // What the store with lake tables that are to be removed holds is read back as what it
 // was told, and a release that does not know of them refuses it.
 func TestGoldenPurges(t *testing.T) {
-	for version, level := range map[string]FeatureLevel{"v1-level4": FeaturePurges, newestGolden: FeatureGrants} {
+	for version, level := range map[string]FeatureLevel{"v1-level4": FeaturePurges, "v1-level5": FeatureGrants, newestGolden: FeatureQuotas} {
 		c := openGolden(t, goldenFiles(version))
 		want := []*millrace.Purge{{Table: 8, Path: millrace.TablePath{Database: "retail", Table: "visits"}, DroppedAt: testTime}}
 		if d := cmp.Diff(want, c.Purges()); d != "" || c.FeatureLevel() != level {
@@ -111,7 +111,13 @@ func TestGoldenPurges(t *testing.T) {
 
 // What the store with grants holds is read back as what they were.
 func TestGoldenGrants(t *testing.T) {
-	c := openGolden(t, goldenFiles(newestGolden))
+	for _, version := range []string{"v1-level5", newestGolden} {
+		checkGoldenGrants(t, openGolden(t, goldenFiles(version)))
+	}
+}
+
+func checkGoldenGrants(t *testing.T, c *Catalog) {
+	t.Helper()
 	want := []*millrace.Grant{
 		{ID: 1, Principal: "group:everyone", Verbs: millrace.VerbsOf(millrace.VerbDescribe), CreatedAt: testTime},
 		{ID: 2, Principal: "user:ann", Database: 1, Verbs: millrace.VerbsOf(millrace.AllVerbs()...), CreatedAt: testTime},
@@ -122,9 +128,21 @@ func TestGoldenGrants(t *testing.T) {
 	}
 }
 
+// What the store with quotas holds is read back as what they were.
+func TestGoldenQuotas(t *testing.T) {
+	c := openGolden(t, goldenFiles(newestGolden))
+	want := []*millrace.Quota{
+		{ID: 1, Principal: millrace.DefaultPrincipal, Limits: millrace.Limits{WriteRows: 100_000, WriteBytes: 64 << 20, ReadBytes: 256 << 20, Streams: 100}},
+		{ID: 3, Principal: "user:ann", Limits: millrace.Limits{Streams: 7}},
+	}
+	if d := cmp.Diff(want, c.Quotas()); d != "" {
+		t.Errorf("(-want +got)\n%s", d)
+	}
+}
+
 // What the stores with lake tables hold is read back as what they were told.
 func TestGoldenLake(t *testing.T) {
-	for version, level := range map[string]FeatureLevel{"v1-level3": FeatureLake, "v1-level4": FeaturePurges, newestGolden: FeatureGrants} {
+	for version, level := range map[string]FeatureLevel{"v1-level3": FeatureLake, "v1-level4": FeaturePurges, "v1-level5": FeatureGrants, newestGolden: FeatureQuotas} {
 		t.Run(version, func(t *testing.T) { checkGoldenLake(t, openGolden(t, goldenFiles(version)), level) })
 	}
 }
@@ -239,6 +257,7 @@ func writeGolden(t *testing.T, g golden) {
 	writeGoldenLake(t, tc)
 	writeGoldenPurges(t, tc)
 	writeGoldenGrants(t, tc)
+	writeGoldenQuotas(t, tc)
 	if _, err := tc.DropTable(t.Context(), millrace.TablePath{Database: "retail", Table: "dropped"}, false, false); err != nil {
 		t.Fatal(err)
 	}
@@ -269,6 +288,24 @@ func writeGoldenGrants(t *testing.T, tc *testCatalog) {
 		}
 	}
 	if _, err := tc.DeleteGrant(t.Context(), 3); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// writeGoldenQuotas adds what came with feature level 6.
+func writeGoldenQuotas(t *testing.T, tc *testCatalog) {
+	t.Helper()
+	for _, q := range []millrace.Quota{
+		{Principal: millrace.DefaultPrincipal, Limits: millrace.Limits{WriteRows: 100_000, WriteBytes: 64 << 20, ReadBytes: 256 << 20, Streams: 100}},
+		{Principal: "group:taken-away", Limits: millrace.Limits{ReadBytes: 1}},
+		{Principal: "user:ann"},
+		{Principal: "user:ann", Limits: millrace.Limits{Streams: 7}},
+	} {
+		if _, err := tc.SetQuota(t.Context(), q.Principal, q.Limits); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if _, err := tc.DeleteQuota(t.Context(), "group:taken-away"); err != nil {
 		t.Fatal(err)
 	}
 }

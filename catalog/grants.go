@@ -62,20 +62,30 @@ func sameGrant(a, b *millrace.Grant) bool {
 
 // checkGrant refuses what makes no sense whatever there is.
 func checkGrant(g *millrace.Grant) error {
-	_, name, _ := strings.Cut(g.Principal, ":")
+	if err := checkPrincipal(g.Principal); err != nil {
+		return err
+	}
 	switch {
-	case !strings.HasPrefix(g.Principal, "user:") && !strings.HasPrefix(g.Principal, "group:") || name == "":
-		return field(errs.InvalidValue, "principal", "the principal %s is neither user:<subject> nor group:<name>", clip(g.Principal))
-	case len(g.Principal) > maxPrincipalBytes:
-		return field(errs.InvalidValue, "principal", "the principal has %d bytes; it has at most %d", len(g.Principal), maxPrincipalBytes)
-	case strings.ContainsFunc(g.Principal, func(r rune) bool { return !unicode.IsPrint(r) }):
-		return field(errs.InvalidValue, "principal", "the principal %s has characters that cannot be seen", clip(g.Principal))
 	case g.Verbs == 0 || g.Verbs != millrace.VerbsOf(g.Verbs.List()...):
 		return field(errs.InvalidValue, "verbs", "a grant has verbs, each one of %v", millrace.AllVerbs())
 	case len(g.Columns) > 0 && g.Table == 0:
 		return field(errs.InvalidValue, "columns", "columns are granted on a table")
 	case len(g.Columns) > 0 && g.Verbs != millrace.VerbsOf(millrace.VerbRead):
 		return field(errs.InvalidValue, "columns", "columns are granted for %q alone; make another grant for the other verbs", millrace.VerbRead)
+	}
+	return nil
+}
+
+// checkPrincipal refuses what does not name a user or a group.
+func checkPrincipal(principal string) error {
+	_, name, _ := strings.Cut(principal, ":")
+	switch {
+	case !strings.HasPrefix(principal, "user:") && !strings.HasPrefix(principal, "group:") || name == "":
+		return field(errs.InvalidValue, "principal", "the principal %s is neither user:<subject> nor group:<name>", clip(principal))
+	case len(principal) > maxPrincipalBytes:
+		return field(errs.InvalidValue, "principal", "the principal has %d bytes; it has at most %d", len(principal), maxPrincipalBytes)
+	case strings.ContainsFunc(principal, func(r rune) bool { return !unicode.IsPrint(r) }):
+		return field(errs.InvalidValue, "principal", "the principal %s has characters that cannot be seen", clip(principal))
 	}
 	return nil
 }

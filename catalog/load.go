@@ -25,13 +25,14 @@ func loadSnapshot(entries []Entry) (*snapshot, error) {
 		snapshot: &snapshot{
 			byName: map[string]*database{}, tables: map[millrace.TableID]*table{},
 			partitions: map[millrace.TableID]*partitions{}, nextIDs: map[millrace.TableID]int64{},
+			quotaOf: map[string]*millrace.Quota{},
 		},
 		databases:  map[millrace.DatabaseID]*database{},
 		schemas:    map[millrace.TableID][]*millrace.Schema{},
 		partitions: map[millrace.TableID][]partitionRecord{},
 	}
-	// In key order: databases, grants, head, ids, partitions, purges, schemas, signing, tables; tables
-	// gather what came before them.
+	// In key order: databases, grants, head, ids, partitions, purges, quotas, schemas, signing, tables;
+	// tables gather what came before them.
 	for _, e := range entries {
 		if err := l.load(e); err != nil {
 			return nil, err
@@ -99,6 +100,8 @@ func (l *loader) load(e Entry) error {
 		return l.partition(e)
 	case strings.HasPrefix(e.Key, prefixPurge):
 		return l.purge(e)
+	case strings.HasPrefix(e.Key, prefixQuota):
+		return l.quota(e)
 	case strings.HasPrefix(e.Key, prefixSchema):
 		return l.schema(e)
 	case strings.HasPrefix(e.Key, prefixTable):

@@ -26,6 +26,9 @@ type snapshot struct {
 	purges []*millrace.Purge // by number
 	grants []*millrace.Grant // by number
 
+	quotas  []*millrace.Quota          // by number
+	quotaOf map[string]*millrace.Quota // by principal
+
 	signing signingRecord
 }
 

@@ -191,7 +191,7 @@ func TestOperations(t *testing.T) {
 	require.False(t, find("get_changelog").HasBody)
 	require.False(t, find("healthz").Unary)
 	require.True(t, find("execute_sql").Unary)
-	require.True(t, find("get_quota").Later)
+	require.False(t, find("get_quota").Later)
 	require.False(t, find("scan").Later)
 	require.Equal(t, http.MethodPatch, find("patch_row_by_key").Method)
 }

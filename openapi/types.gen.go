@@ -1093,6 +1093,15 @@ type PrefixLookupResult struct {
 	Rows          []Row  `json:"rows"`
 }
 
+// PrincipalQuota A quota, and whose it is.
+type PrincipalQuota struct {
+	Principal      string `json:"principal"`
+	ReadBytesPerS  int64  `json:"read_bytes_per_s,omitempty"`
+	Streams        int64  `json:"streams,omitempty"`
+	WriteBytesPerS int64  `json:"write_bytes_per_s,omitempty"`
+	WriteRowsPerS  int64  `json:"write_rows_per_s,omitempty"`
+}
+
 // Problem An error (RFC 9457).
 //
 // Examples: {"code":"table_not_found","detail":"there is no table \"orders\" in database \"retail\"","instance":"/v1/databases/retail/tables/orders","request_id":"0b1f7c52","status":404,"title":"No such table","type":"/docs/errors#table_not_found"}
@@ -1140,12 +1149,19 @@ type Problem struct {
 	Replayed int64 `json:"replayed,omitempty"`
 }
 
-// Quota Absent or 0 is no limit.
+// Quota What a principal may do in each process that serves clients: rows and bytes a second, and streams at a time. Absent or 0 is no limit.
 type Quota struct {
 	ReadBytesPerS  int64 `json:"read_bytes_per_s,omitempty"`
 	Streams        int64 `json:"streams,omitempty"`
 	WriteBytesPerS int64 `json:"write_bytes_per_s,omitempty"`
 	WriteRowsPerS  int64 `json:"write_rows_per_s,omitempty"`
+}
+
+// QuotaList defines model for QuotaList.
+type QuotaList struct {
+	// NextPageToken Asks for the next page; absent on the last.
+	NextPageToken string           `json:"next_page_token,omitempty"`
+	Quotas        []PrincipalQuota `json:"quotas"`
 }
 
 // ReadRequest What to read. The same fields are query parameters, Flight commands and tickets, and flags of the command line.
@@ -2203,6 +2219,15 @@ type ListSchemasParams struct {
 
 // ListGrantsParams defines parameters for ListGrants.
 type ListGrantsParams struct {
+	// Limit The most entries a page holds.
+	Limit *PageLimit `form:"limit,omitempty" json:"limit,omitempty"`
+
+	// PageToken The `next_page_token` of the page before.
+	PageToken *PageToken `form:"page_token,omitempty" json:"page_token,omitempty"`
+}
+
+// ListQuotasParams defines parameters for ListQuotas.
+type ListQuotasParams struct {
 	// Limit The most entries a page holds.
 	Limit *PageLimit `form:"limit,omitempty" json:"limit,omitempty"`
 

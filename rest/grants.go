@@ -10,13 +10,17 @@ import (
 	"github.com/millrace/millrace/openapi"
 )
 
-// Access decides what callers may do, and has the grants.
+// Access decides what callers may do, and has the grants and quotas.
 type Access interface {
 	// Allow asks whether the caller may do something to a table, or to everything when t is nil.
 	Allow(ctx context.Context, verb millrace.Verb, t *millrace.Table) error
 	CreateGrant(ctx context.Context, spec guard.Grant) (g guard.Grant, created bool, err error)
 	Grants(ctx context.Context, limit int, token string) (page []guard.Grant, next string, err error)
 	DeleteGrant(ctx context.Context, id string) error
+	Quotas(ctx context.Context, limit int, token string) (page []*millrace.Quota, next string, err error)
+	Quota(ctx context.Context, principal string) (*millrace.Quota, error)
+	SetQuota(ctx context.Context, principal string, l millrace.Limits) (*millrace.Quota, error)
+	DeleteQuota(ctx context.Context, principal string) error
 }
 
 // allow asks about operations that neither the catalog nor the router ask about.
@@ -30,7 +34,7 @@ func (h *Handler) allow(r *http.Request, verb millrace.Verb, t *millrace.Table) 
 // grants are where grants are kept.
 func (h *Handler) grants() (Access, error) {
 	if h.o.Access == nil {
-		return nil, errs.New(errs.NotImplemented, "this server keeps no grants")
+		return nil, errs.New(errs.NotImplemented, "this server keeps no grants and quotas")
 	}
 	return h.o.Access, nil
 }

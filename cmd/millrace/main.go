@@ -51,8 +51,8 @@ type commands struct {
 	Token  tokenCmd  `cmd:"" help:"Make a token for development."`
 	Whoami whoamiCmd `cmd:"" help:"Show whom the server takes you for."`
 
-	Grant laterCmd `cmd:"" help:"Grants (not in this release)."`
-	Quota laterCmd `cmd:"" help:"Quotas (not in this release)."`
+	Grant grantCmd `cmd:"" help:"Say who may do what."`
+	Quota quotaCmd `cmd:"" help:"Say how much of it."`
 	Bench laterCmd `cmd:"" help:"Benchmarks against a running server (not in this release)."`
 }
 

@@ -83,6 +83,18 @@ type ServerInterface interface {
 	// GetInfo Version, limits, features and addresses
 	// (GET /v1/info)
 	GetInfo(w http.ResponseWriter, r *http.Request)
+	// ListQuotas List quotas
+	// (GET /v1/quotas)
+	ListQuotas(w http.ResponseWriter, r *http.Request, params ListQuotasParams)
+	// DeleteQuota Take the quota of a principal away
+	// (DELETE /v1/quotas/{principal})
+	DeleteQuota(w http.ResponseWriter, r *http.Request, principal string)
+	// GetQuota The quota of a principal
+	// (GET /v1/quotas/{principal})
+	GetQuota(w http.ResponseWriter, r *http.Request, principal string)
+	// PutQuota Set the quota of a principal
+	// (PUT /v1/quotas/{principal})
+	PutQuota(w http.ResponseWriter, r *http.Request, principal string)
 	// Whoami The principal that the token stands for
 	// (GET /v1/whoami)
 	Whoami(w http.ResponseWriter, r *http.Request)
@@ -227,6 +239,30 @@ func (_ Unimplemented) DeleteGrant(w http.ResponseWriter, r *http.Request, id st
 // GetInfo Version, limits, features and addresses
 // (GET /v1/info)
 func (_ Unimplemented) GetInfo(w http.ResponseWriter, r *http.Request) {
+	w.WriteHeader(http.StatusNotImplemented)
+}
+
+// ListQuotas List quotas
+// (GET /v1/quotas)
+func (_ Unimplemented) ListQuotas(w http.ResponseWriter, r *http.Request, params ListQuotasParams) {
+	w.WriteHeader(http.StatusNotImplemented)
+}
+
+// DeleteQuota Take the quota of a principal away
+// (DELETE /v1/quotas/{principal})
+func (_ Unimplemented) DeleteQuota(w http.ResponseWriter, r *http.Request, principal string) {
+	w.WriteHeader(http.StatusNotImplemented)
+}
+
+// GetQuota The quota of a principal
+// (GET /v1/quotas/{principal})
+func (_ Unimplemented) GetQuota(w http.ResponseWriter, r *http.Request, principal string) {
+	w.WriteHeader(http.StatusNotImplemented)
+}
+
+// PutQuota Set the quota of a principal
+// (PUT /v1/quotas/{principal})
+func (_ Unimplemented) PutQuota(w http.ResponseWriter, r *http.Request, principal string) {
 	w.WriteHeader(http.StatusNotImplemented)
 }
 
@@ -1288,6 +1324,130 @@ func (siw *ServerInterfaceWrapper) GetInfo(w http.ResponseWriter, r *http.Reques
 	handler.ServeHTTP(w, r)
 }
 
+// ListQuotas operation middleware
+func (siw *ServerInterfaceWrapper) ListQuotas(w http.ResponseWriter, r *http.Request) {
+
+	var err error
+	_ = err
+
+	// Parameter object where we will unmarshal all parameters from the context
+	var params ListQuotasParams
+
+	// ------------- Optional query parameter "limit" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "limit", r.URL.Query(), &params.Limit, runtime.BindQueryParameterOptions{Type: "integer", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "limit"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "limit", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "page_token" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "page_token", r.URL.Query(), &params.PageToken, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "page_token"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "page_token", Err: err})
+		}
+		return
+	}
+
+	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		siw.Handler.ListQuotas(w, r, params)
+	}))
+
+	for i := len(siw.HandlerMiddlewares) - 1; i >= 0; i-- {
+		handler = siw.HandlerMiddlewares[i](handler)
+	}
+
+	handler.ServeHTTP(w, r)
+}
+
+// DeleteQuota operation middleware
+func (siw *ServerInterfaceWrapper) DeleteQuota(w http.ResponseWriter, r *http.Request) {
+
+	var err error
+	_ = err
+
+	// ------------- Path parameter "principal" -------------
+	var principal string
+
+	err = runtime.BindStyledParameterWithOptions("simple", "principal", chi.URLParam(r, "principal"), &principal, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: r.URL.RawPath == ""})
+	if err != nil {
+		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "principal", Err: err})
+		return
+	}
+
+	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		siw.Handler.DeleteQuota(w, r, principal)
+	}))
+
+	for i := len(siw.HandlerMiddlewares) - 1; i >= 0; i-- {
+		handler = siw.HandlerMiddlewares[i](handler)
+	}
+
+	handler.ServeHTTP(w, r)
+}
+
+// GetQuota operation middleware
+func (siw *ServerInterfaceWrapper) GetQuota(w http.ResponseWriter, r *http.Request) {
+
+	var err error
+	_ = err
+
+	// ------------- Path parameter "principal" -------------
+	var principal string
+
+	err = runtime.BindStyledParameterWithOptions("simple", "principal", chi.URLParam(r, "principal"), &principal, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: r.URL.RawPath == ""})
+	if err != nil {
+		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "principal", Err: err})
+		return
+	}
+
+	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		siw.Handler.GetQuota(w, r, principal)
+	}))
+
+	for i := len(siw.HandlerMiddlewares) - 1; i >= 0; i-- {
+		handler = siw.HandlerMiddlewares[i](handler)
+	}
+
+	handler.ServeHTTP(w, r)
+}
+
+// PutQuota operation middleware
+func (siw *ServerInterfaceWrapper) PutQuota(w http.ResponseWriter, r *http.Request) {
+
+	var err error
+	_ = err
+
+	// ------------- Path parameter "principal" -------------
+	var principal string
+
+	err = runtime.BindStyledParameterWithOptions("simple", "principal", chi.URLParam(r, "principal"), &principal, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: r.URL.RawPath == ""})
+	if err != nil {
+		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "principal", Err: err})
+		return
+	}
+
+	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		siw.Handler.PutQuota(w, r, principal)
+	}))
+
+	for i := len(siw.HandlerMiddlewares) - 1; i >= 0; i-- {
+		handler = siw.HandlerMiddlewares[i](handler)
+	}
+
+	handler.ServeHTTP(w, r)
+}
+
 // Whoami operation middleware
 func (siw *ServerInterfaceWrapper) Whoami(w http.ResponseWriter, r *http.Request) {
 
@@ -1483,6 +1643,18 @@ func HandlerWithOptions(si ServerInterface, options ChiServerOptions) http.Handl
 	})
 	r.Group(func(r chi.Router) {
 		r.Get(options.BaseURL+"/v1/info", wrapper.GetInfo)
+	})
+	r.Group(func(r chi.Router) {
+		r.Get(options.BaseURL+"/v1/quotas", wrapper.ListQuotas)
+	})
+	r.Group(func(r chi.Router) {
+		r.Delete(options.BaseURL+"/v1/quotas/{principal}", wrapper.DeleteQuota)
+	})
+	r.Group(func(r chi.Router) {
+		r.Get(options.BaseURL+"/v1/quotas/{principal}", wrapper.GetQuota)
+	})
+	r.Group(func(r chi.Router) {
+		r.Put(options.BaseURL+"/v1/quotas/{principal}", wrapper.PutQuota)
 	})
 	r.Group(func(r chi.Router) {
 		r.Get(options.BaseURL+"/v1/whoami", wrapper.Whoami)

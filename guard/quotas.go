@@ -1,0 +1,75 @@
+package guard
+
+import (
+	"context"
+	"strconv"
+
+	millrace "github.com/millrace/millrace"
+	"github.com/millrace/millrace/catalog"
+	"github.com/millrace/millrace/errs"
+)
+
+// Quotas lists the quotas by id, a page at a time, for who is admin on everything.
+func (g *Guard) Quotas(ctx context.Context, limit int, token string) (page []*millrace.Quota, next string, err error) {
+	if err := g.Allow(ctx, millrace.VerbAdmin, nil); err != nil {
+		return nil, "", err
+	}
+	if limit == 0 {
+		limit = catalog.DefaultPage
+	}
+	if limit < 0 || limit > catalog.MaxPage {
+		return nil, "", errs.New(errs.InvalidValue, "limit is %d; it is 1 to %d", limit, catalog.MaxPage)
+	}
+	after := uint64(0)
+	if token != "" {
+		if after, err = strconv.ParseUint(token, 10, 32); err != nil {
+			return nil, "", errs.New(errs.InvalidValue, "page_token is not one that a list returned")
+		}
+	}
+	for _, q := range g.cat.Quotas() {
+		if uint64(q.ID) <= after {
+			continue
+		}
+		if len(page) == limit {
+			return page, strconv.FormatUint(uint64(page[limit-1].ID), 10), nil
+		}
+		page = append(page, q)
+	}
+	return page, "", nil
+}
+
+// Quota is the quota of a principal, for who is admin on everything; one without limits
+// when it has none.
+func (g *Guard) Quota(ctx context.Context, principal string) (*millrace.Quota, error) {
+	if err := g.Allow(ctx, millrace.VerbAdmin, nil); err != nil {
+		return nil, err
+	}
+	if err := catalog.CheckQuota(principal, millrace.Limits{}); err != nil {
+		return nil, err
+	}
+	if q := g.cat.Quota(principal); q != nil {
+		return q, nil
+	}
+	return &millrace.Quota{Principal: principal}, nil
+}
+
+// SetQuota is catalog.SetQuota, for who is admin on everything.
+func (g *Guard) SetQuota(ctx context.Context, principal string, l millrace.Limits) (*millrace.Quota, error) {
+	if err := g.Allow(ctx, millrace.VerbAdmin, nil); err != nil {
+		return nil, err
+	}
+	return g.cat.SetQuota(ctx, principal, l)
+}
+
+// DeleteQuota takes a quota away, for who is admin on everything. One that is not there is
+// no error.
+func (g *Guard) DeleteQuota(ctx context.Context, principal string) error {
+	if err := g.Allow(ctx, millrace.VerbAdmin, nil); err != nil {
+		return err
+	}
+	if err := catalog.CheckQuota(principal, millrace.Limits{}); err != nil {
+		return err
+	}
+	_, err := g.cat.DeleteQuota(ctx, principal)
+	return err
+}
