@@ -38,7 +38,7 @@ func (c *grantAddCmd) Run(ctx context.Context, a *app) error {
 		return err
 	}
 	g := openapi.NewGrant{Principal: c.Principal, On: c.On, Columns: c.Columns}
-	for _, v := range strings.Split(c.Verbs, ",") {
+	for v := range strings.SplitSeq(c.Verbs, ",") {
 		verb := openapi.NewGrantVerbs(v)
 		if !verb.Valid() {
 			return usagef("%q is not one of describe, read, write, create, alter, drop, admin", v)
