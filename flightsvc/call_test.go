@@ -80,8 +80,6 @@ func TestActions(t *testing.T) {
 	refused(t, err, codes.NotFound, errs.RouteNotFound)
 	_, _, err = f.action(c, "millrace.healthz", "{}")
 	refused(t, err, codes.NotFound, errs.RouteNotFound)
-	_, _, err = f.action(c, "millrace.get_quota", `{"principal":"user:a"}`)
-	refused(t, err, codes.Unimplemented, errs.NotImplemented)
 	_, _, err = f.action(c, "CreatePreparedStatement", "")
 	refused(t, err, codes.Unimplemented, errs.NotImplemented)
 	_, _, err = f.action(c, "CancelFlightInfo", "\xff")
