@@ -66,7 +66,7 @@ func (c *Conn) Check(ctx context.Context, d Demands) (Findings, error) {
 		warn("whether the NATS servers sync what they write cannot be seen without their system account (--nats-system-url): make sure that each has jetstream.sync_interval: always, or a power cut loses rows")
 		return f, nil
 	}
-	servers, err := c.serverSettings(ctx, d)
+	servers, err := c.serverSettings(ctx, d, nil)
 	if err != nil {
 		return f, err
 	}
@@ -116,7 +116,8 @@ func (c *Conn) checkAccount(ctx context.Context, storeBytes int64, replicas int)
 // serverSettings is a server's answer to the system account.
 type serverSettings struct {
 	Server struct {
-		Name string `json:"name"`
+		Name string    `json:"name"`
+		Time time.Time `json:"time"`
 	} `json:"server"`
 	Data struct {
 		MaxPayload int64 `json:"max_payload"`
@@ -128,6 +129,10 @@ type serverSettings struct {
 			} `json:"config"`
 		} `json:"jetstream"`
 	} `json:"data"`
+
+	// at is the middle of the time between question and answer, and waited half of it.
+	at     time.Time
+	waited time.Duration
 }
 
 const (
@@ -135,8 +140,9 @@ const (
 	nextAnswer  = 500 * time.Millisecond
 )
 
-// serverSettings asks all servers for their settings. Those that are away do not answer.
-func (c *Conn) serverSettings(ctx context.Context, d Demands) ([]serverSettings, error) {
+// serverSettings asks all servers for their settings. Those that are away do not answer. With
+// a clock it remembers when each was asked and answered.
+func (c *Conn) serverSettings(ctx context.Context, d Demands, now func() time.Time) ([]serverSettings, error) {
 	urls := d.SystemURLs
 	if urls == "" {
 		urls = strings.Join(c.nc.Servers(), ",")
@@ -162,6 +168,10 @@ func (c *Conn) serverSettings(ctx context.Context, d Demands) ([]serverSettings,
 	if err := nc.PublishRequest("$SYS.REQ.SERVER.PING.VARZ", inbox, nil); err != nil {
 		return nil, errs.New(errs.Unavailable, "asking the NATS servers for their settings: %v", err)
 	}
+	var asked time.Time
+	if now != nil {
+		asked = now()
+	}
 	var all []serverSettings
 	for wait := firstAnswer; ; wait = nextAnswer {
 		waitCtx, cancel := context.WithTimeout(ctx, wait)
@@ -173,6 +183,10 @@ func (c *Conn) serverSettings(ctx context.Context, d Demands) ([]serverSettings,
 		var s serverSettings
 		if err := json.Unmarshal(msg.Data, &s); err != nil || s.Server.Name == "" {
 			continue // it is not a server's answer
+		}
+		if now != nil {
+			s.waited = now().Sub(asked) / 2
+			s.at = asked.Add(s.waited)
 		}
 		all = append(all, s)
 	}

@@ -50,7 +50,7 @@ func TestGuides(t *testing.T) {
 	for path, least := range map[string]int{
 		"docs/guides/curl.md": 15, "docs/guides/command-line.md": 10, "docs/guides/retries.md": 9, "docs/guides/lookups.md": 6, "README.md": 1,
 		"docs/guides/virtual-tables.md": 4, "docs/guides/schema-changes.md": 3, "docs/guides/merge-engines.md": 3, "docs/guides/partitions.md": 5, "docs/guides/from-kafka-and-redis.md": 2, "docs/guides/retention.md": 3,
-		"docs/guides/sql.md": 10, "docs/guides/lake.md": 11, "docs/guides/lake-readers.md": 1,
+		"docs/guides/sql.md": 10, "docs/guides/lake.md": 11, "docs/guides/lake-readers.md": 1, "docs/guides/doctor.md": 2,
 	} {
 		t.Run(path, func(t *testing.T) {
 			s := newServer(t)

@@ -26,17 +26,27 @@ const (
 // connections is how many connections each port may hold: as set, or as many as the limit
 // of open files leaves; short says that this is less than it should be.
 func connections(set int) (most int, short bool) {
-	most = maxConnections
-	if set > 0 {
-		most = set
-	}
 	var limit syscall.Rlimit
 	if err := syscall.Getrlimit(syscall.RLIMIT_NOFILE, &limit); err != nil {
-		return most, false
+		return wanted(set), false
 	}
+	return connectionsWithin(set, limit.Cur)
+}
+
+// wanted is how many connections a port should hold.
+func wanted(set int) int {
+	if set > 0 {
+		return set
+	}
+	return maxConnections
+}
+
+// connectionsWithin is how many of them a limit of open files leaves.
+func connectionsWithin(set int, files uint64) (most int, short bool) {
+	most = wanted(set)
 	left := minForPort
-	if limit.Cur > filesForData {
-		left = max(minForPort, int(min((limit.Cur-filesForData)/2, 1<<30)))
+	if files > filesForData {
+		left = max(minForPort, int(min((files-filesForData)/2, 1<<30)))
 	}
 	return min(most, left), left < most
 }

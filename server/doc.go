@@ -38,6 +38,7 @@
 //	    told of them; metrics-addr never does (package certs).
 //	V9  A page in a browser changes nothing here, unless it is ours or of an origin that was
 //	    allowed; whatever a browser adds unasked is no leave.
+//	V10 [Doctor] leaves data directory and object stores as they were, whatever runs on them.
 //
 // Files, below the data directory: LOCK (the pid of the server that holds it),
 // cluster.json (whose data this is), auth/dev-key.json (package token), addresses.json (where the running server

@@ -1,6 +1,7 @@
 // Command millrace is the server and its command line.
 //
 //	millrace serve            run a server
+//	millrace doctor           look at what a server needs, and say what is wrong
 //	millrace db …             create, list, describe and drop databases
 //	millrace table …          create, list, describe and drop tables
 //	millrace put DB.T         load a file

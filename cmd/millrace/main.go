@@ -26,6 +26,7 @@ type commands struct {
 	Config configCmd `cmd:"" help:"Show settings."`
 
 	Version versionCmd `cmd:"" help:"Say which program this is."`
+	Doctor  doctorCmd  `cmd:"" help:"Look at everything that a server needs, and say in words what is wrong."`
 
 	Restore restoreCmd `cmd:"" help:"Make a data directory of what an object store holds."`
 	WAL     walCmd     `cmd:"" name:"wal" help:"Repair the write-ahead log of a stopped server."`
