@@ -10,6 +10,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"syscall"
@@ -41,9 +42,10 @@ type fleet struct {
 type terrain struct {
 	host    string // their address
 	nats    natstest.Options
-	worker1 *island // of its own, where it is a front too; nil: with the others
-	disk1   int     // MiB of the first worker's data directory, a disk of its own; 0: that of all
-	faulty  bool    // the S3 server is behind a proxy that makes faults
+	worker1 *island         // of its own, where it is a front too; nil: with the others
+	disk1   int             // MiB of the first worker's data directory, a disk of its own; 0: that of all
+	faulty  bool            // the S3 server is behind a proxy that makes faults
+	ahead   []time.Duration // of the clocks of the workers, then the fronts; nil: they agree
 }
 
 func newFleet(t testing.TB) *fleet {
@@ -99,7 +101,10 @@ func newFleetOn(t testing.TB, on terrain) *fleet {
 			s.kill()
 		}
 	})
-	for _, s := range f.all() {
+	for i, s := range f.all() {
+		if on.ahead != nil {
+			s.env = append(slices.Clip(s.env), "MILLRACE_CLOCK_AHEAD="+on.ahead[i].String())
+		}
 		require.NoError(t, s.launchAlone())
 	}
 	f.settle(t, 90*time.Second)

@@ -65,7 +65,7 @@ var faults = []fault{
 }
 
 // Clients upsert, look up, append and change tables through both fronts of a cluster whose processes are killed, paused,
-// drained and emptied. Each key's history, and each table name's, could have happened one after the other (F1); what was
+// drained and emptied, and whose clocks are up to two hours apart. Each key's history, and each table name's, could have happened one after the other (F1); what was
 // acknowledged is there once and in order, what was refused is not (F2, F3, F11).
 //
 // E2E_CLUSTER_SECONDS is how long faults begin, E2E_CLUSTER_SEED gives their order.
@@ -74,7 +74,11 @@ func TestClusterTorture(t *testing.T) {
 	length := time.Duration(setting("E2E_CLUSTER_SECONDS", 60)) * time.Second
 	t.Logf("E2E_CLUSTER_SEED=%d", seed)
 	random := rand.New(rand.NewPCG(seed, 0))
-	f := newFleet(t)
+	var clocks []time.Duration // no two of which agree
+	for range 5 {
+		clocks = append(clocks, time.Duration(random.Int64N(int64(2*time.Hour)))-time.Hour)
+	}
+	f := newFleetOn(t, terrain{host: "127.0.0.1", ahead: clocks})
 	front := f.fronts[0]
 	db := newDB(t, front)
 	keyed := create(t, front, db, "keyed", "id BIGINT, v BIGINT", "id", 12)

@@ -17,9 +17,9 @@ import (
 
 const (
 	// signInternal is what the tokens are for that processes show each other, and
-	// internalLife how long one is good.
+	// internalLife how long one is good: long, since clocks of machines may be hours apart.
 	signInternal = "token of the cluster's processes"
-	internalLife = time.Minute
+	internalLife = auth.MaxLife
 	// Connections to other processes.
 	dialTime    = 3 * time.Second
 	idlePerPeer = 32

@@ -4,13 +4,31 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/millrace/millrace/errs"
 )
 
+// EnvClock is how far the server's clock is ahead of its machine's, as "1h" or "-1h", for
+// tests of clocks that disagree. It is no setting: nothing that a server should ever run with.
+const EnvClock = "MILLRACE_CLOCK_AHEAD"
+
 // wallClock is the clock of a real server.
-type wallClock struct{}
+type wallClock struct{ ahead time.Duration }
+
+// clockAhead is a clock as EnvClock says.
+func clockAhead(text string) (wallClock, error) {
+	if text == "" {
+		return wallClock{}, nil
+	}
+	ahead, err := time.ParseDuration(text)
+	if err != nil {
+		return wallClock{}, errs.New(errs.InvalidValue, "%s is %q, which is no time such as 1h or -90s", EnvClock, text)
+	}
+	return wallClock{ahead}, nil
+}
 
 // Now implements the Clock of every package.
-func (wallClock) Now() time.Time { return time.Now() }
+func (c wallClock) Now() time.Time { return time.Now().Add(c.ahead) }
 
 // Boot implements owner.Clock by CLOCK_BOOTTIME, which goes on while the machine is
 // suspended, as what others see of it does.

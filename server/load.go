@@ -32,7 +32,7 @@ const (
 
 // clientVariables belong to the client commands, and may be set in a shell that
 // starts a server.
-var clientVariables = []string{"MILLRACE_SERVER", "MILLRACE_TOKEN", "MILLRACE_TOKEN_FILE", "MILLRACE_CA", EnvConfig, EnvFailpoint}
+var clientVariables = []string{"MILLRACE_SERVER", "MILLRACE_TOKEN", "MILLRACE_TOKEN_FILE", "MILLRACE_CA", EnvConfig, EnvFailpoint, EnvClock}
 
 // Origins says where each setting's value comes from: "default", "file F",
 // "environment" or "flag".

@@ -25,8 +25,8 @@ const (
 	// ownerName is the only worker there is on a single node.
 	ownerName = "local"
 	// ticketLife covers the longest-lived thing that the router signs, which says
-	// itself when it ends: a ticket of an hour.
-	ticketLife = 2 * time.Hour
+	// itself when it ends: a page token of a day.
+	ticketLife = auth.MaxLife
 	// signTickets is what the texts are for that clients bring back.
 	signTickets = "ticket or page token"
 	// keepExpired is how long what has expired can be read by those who began before:

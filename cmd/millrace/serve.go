@@ -54,7 +54,7 @@ func (c *ServeCmd) Run(ctx context.Context, k *kong.Context, a *app) error {
 	if err != nil {
 		return err
 	}
-	o := server.Options{Settings: s, Version: version(), Log: a.stderr, Failpoint: a.getenv(server.EnvFailpoint)}
+	o := server.Options{Settings: s, Version: version(), Log: a.stderr, Failpoint: a.getenv(server.EnvFailpoint), ClockAhead: a.getenv(server.EnvClock)}
 	if s.TLSCert != "" || s.TLSCA != "" { // else a hang-up ends the server, as any command
 		again := make(chan os.Signal, 1)
 		signal.Notify(again, syscall.SIGHUP)
