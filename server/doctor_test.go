@@ -340,10 +340,6 @@ func (l *lying) Remove(ctx context.Context, keys ...string) error {
 
 // A store that does not do what it says is found out; and one that does is left as it was.
 func TestDoctorOfLyingStore(t *testing.T) {
-	dir := filepath.Join(t.TempDir(), "place")
-	require.NoError(t, os.Mkdir(dir, 0o700))
-	file, err := objstore.Open(t.Context(), "file://"+dir, objstore.Options{})
-	require.NoError(t, err)
 	for says, store := range map[string]*lying{
 		"":                       {},
 		"both believe":           {create: func() error { return nil }},
@@ -352,7 +348,10 @@ func TestDoctorOfLyingStore(t *testing.T) {
 		"it is still there":      {keeps: true},
 		"no space left on store": {create: func() error { return errors.New("no space left on store") }},
 	} {
-		store.Store = file
+		dir := t.TempDir()
+		var err error
+		store.Store, err = objstore.Open(t.Context(), "file://"+dir, objstore.Options{})
+		require.NoError(t, err)
 		d := &doctor{now: time.Now}
 		d.tryStore(t.Context(), "lake-uri", store)
 		require.Len(t, d.found, 1)
