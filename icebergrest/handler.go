@@ -140,8 +140,8 @@ func operations() []operation {
 		{method: http.MethodPost, path: table + "/metrics", rule: describe, serve: handle((*Handler).reportMetrics), quiet: true},
 		// Trino asks for views whatever the list says.
 		{method: http.MethodGet, path: views, rule: describe, serve: handle((*Handler).listViews), quiet: true},
-		{method: http.MethodGet, path: view, rule: describe, serve: handle((*Handler).loadView), quiet: true},
-		{method: http.MethodHead, path: view, rule: describe, serve: handle((*Handler).loadView), quiet: true},
+		{method: http.MethodGet, path: view, rule: known, serve: handle((*Handler).loadView), quiet: true},
+		{method: http.MethodHead, path: view, rule: known, serve: handle((*Handler).loadView), quiet: true},
 	}
 }
 

@@ -141,12 +141,13 @@ func (r *Router) OpenLookups(ctx context.Context, t *millrace.Table, cols []mill
 	}
 	l := &Lookups{keys: k, most: most, inserts: insert}
 	if insert {
-		if err = checkInsert(t); err == nil {
-			l.passes[1], err = r.Writes(ctx, t)
-		}
+		err = checkInsert(t)
 	}
 	if err == nil {
 		l.passes[0], err = r.readsByKey(ctx, t, cols)
+	}
+	if err == nil && insert {
+		l.passes[1], err = r.Writes(ctx, t)
 	}
 	if err != nil {
 		return nil, err

@@ -72,6 +72,14 @@ func actionRequest(ctx context.Context, op openapi.Operation, body []byte) (*htt
 		path = strings.Replace(path, "{"+name+"}", url.PathEscape(parameterText(raw)), 1)
 	}
 	query := url.Values{}
+	// The key of a row address is an object, its row a member of its own.
+	var key map[string]json.RawMessage
+	if raw, ok := members["pk"]; ok && strings.HasSuffix(op.Path, "/rows") && json.Unmarshal(raw, &key) == nil {
+		delete(members, "pk")
+		for name, v := range key {
+			query.Set("pk."+name, parameterText(v))
+		}
+	}
 	for _, name := range op.QueryParams {
 		if raw, ok := members[name]; ok {
 			delete(members, name)
@@ -83,14 +91,6 @@ func actionRequest(ctx context.Context, op openapi.Operation, body []byte) (*htt
 		if raw, ok := members[headerMember(name)]; ok {
 			delete(members, headerMember(name))
 			header.Set(name, parameterText(raw))
-		}
-	}
-	// The key of a row address is an object, its row a member of its own.
-	var key map[string]json.RawMessage
-	if raw, ok := members["pk"]; ok && strings.HasSuffix(op.Path, "/rows") && json.Unmarshal(raw, &key) == nil {
-		delete(members, "pk")
-		for name, v := range key {
-			query.Set("pk."+name, parameterText(v))
 		}
 	}
 	var content []byte
