@@ -9,6 +9,7 @@ import (
 	"time"
 
 	millrace "github.com/millrace/millrace"
+	"github.com/millrace/millrace/auth/audit"
 	"github.com/millrace/millrace/errs"
 )
 
@@ -64,6 +65,17 @@ func (o Object) String() string {
 	return `everything ("*")`
 }
 
+// Audited is the object's name in the audit log.
+func (o Object) Audited() string {
+	switch {
+	case o.table != nil:
+		return o.table.Path.String()
+	case o.database != 0:
+		return o.name
+	}
+	return "*"
+}
+
 // absent is what is answered of an object that does not exist.
 func (o Object) absent(seen bool) error {
 	if o.table != nil && seen {
@@ -89,8 +101,22 @@ func (p *Policy) Generation() uint64 { return p.current.Load().generation }
 func (p *Policy) Open() bool { return p.o.Open }
 
 // Check says whether the caller of ctx may do something: nil, or an error that says what to
-// answer. VerbRead is of all columns there are, were and will be; see CheckColumns.
+// answer. VerbRead is of all columns there are, were and will be; see CheckColumns. What is
+// asked for, and what was decided, is noted for the audit log.
 func (p *Policy) Check(ctx context.Context, verb millrace.Verb, o Object) error {
+	err := p.May(ctx, verb, o)
+	note(ctx, verb, o, err)
+	return err
+}
+
+func note(ctx context.Context, verb millrace.Verb, o Object, err error) {
+	if r := audit.Of(ctx); r != nil {
+		r.Ask(verb.String(), o.Audited(), err == nil)
+	}
+}
+
+// May is Check of what nobody asked for: of the things of a list, which are left out or not.
+func (p *Policy) May(ctx context.Context, verb millrace.Verb, o Object) error {
 	if p.o.Open {
 		return nil
 	}
@@ -107,8 +133,14 @@ func (p *Policy) Check(ctx context.Context, verb millrace.Verb, o Object) error 
 
 // CheckColumns says whether the caller of ctx may read some columns of a table; ids that
 // are not positive are those of system columns, which are read with any other. Without
-// columns it says whether any may be read.
+// columns it says whether any may be read. It is noted for the audit log, as by Check.
 func (p *Policy) CheckColumns(ctx context.Context, t *millrace.Table, columns []millrace.ColumnID) error {
+	err := p.mayRead(ctx, t, columns)
+	note(ctx, millrace.VerbRead, Table(t), err)
+	return err
+}
+
+func (p *Policy) mayRead(ctx context.Context, t *millrace.Table, columns []millrace.ColumnID) error {
 	if p.o.Open {
 		return nil
 	}
@@ -134,7 +166,7 @@ func (p *Policy) CheckColumns(ctx context.Context, t *millrace.Table, columns []
 
 // Describes says whether the caller of ctx may know that an object exists.
 func (p *Policy) Describes(ctx context.Context, o Object) bool {
-	return p.Check(ctx, millrace.VerbDescribe, o) == nil
+	return p.May(ctx, millrace.VerbDescribe, o) == nil
 }
 
 // caller is who calls, as long as what they showed is good.

@@ -8,6 +8,7 @@ import (
 	"github.com/apache/arrow-go/v18/arrow/flight"
 	"google.golang.org/protobuf/proto"
 
+	"github.com/millrace/millrace/auth/audit"
 	"github.com/millrace/millrace/errs"
 	"github.com/millrace/millrace/openapi"
 )
@@ -63,6 +64,7 @@ func (s *Service) DoAction(a *flight.Action, stream flight.FlightService_DoActio
 func (s *Service) act(ctx context.Context, a *flight.Action) ([]byte, error) {
 	var answer proto.Message
 	var err error
+	audit.Of(ctx).Operation(a.GetType())
 	switch a.GetType() {
 	case flight.RenewFlightEndpointActionType:
 		answer, err = s.renew(ctx, a.Body)

@@ -19,6 +19,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/millrace/millrace/auth"
+	"github.com/millrace/millrace/auth/audit"
 	"github.com/millrace/millrace/errs"
 	"github.com/millrace/millrace/trace"
 )
@@ -32,6 +33,7 @@ type call struct {
 	requestID string
 	start     time.Time
 	span      trace.Span
+	record    *audit.Record // nil: nobody keeps one
 
 	// Of streaming calls.
 	cancel context.CancelCauseFunc
@@ -55,7 +57,8 @@ func (s *Service) begin(ctx context.Context, fullMethod string) (*call, context.
 	ctx, req := trace.With(ctx, requestID(ctx))
 	ctx, span := s.o.Tracer.Serve(joined(ctx), "flight "+path.Base(fullMethod))
 	c := &call{s: s, span: span, method: path.Base(fullMethod), requestID: req.ID, start: s.o.Clock.Now()}
-	return c, context.WithValue(ctx, callKey{}, c)
+	c.record = s.o.Audit.Begin(req.ID, address(ctx), "flight", c.method)
+	return c, context.WithValue(audit.With(ctx, c.record), callKey{}, c)
 }
 
 // joined is the context of a call in the trace that its client says.
@@ -87,9 +90,12 @@ func (c *call) end(ctx context.Context, err error) error {
 	took := c.age()
 	code := status.Code(err)
 	c.s.metrics.calls.WithLabelValues(c.method, code.String()).Inc()
-	if req := trace.Of(ctx); err != nil {
-		c.s.metrics.errors.WithLabelValues(cmp.Or(string(req.Failure()), strings.ToLower(code.String()))).Inc()
+	outcome := audit.OK
+	if err != nil {
+		outcome = cmp.Or(string(trace.Of(ctx).Failure()), strings.ToLower(code.String()))
+		c.s.metrics.errors.WithLabelValues(outcome).Inc()
 	}
+	c.record.End(outcome)
 	if c.span.On() {
 		c.span.Text("rpc.system.name", "grpc").Text("rpc.method", c.method).Text("rpc.response.status_code", code.String())
 		c.span.Fail(trace.Of(ctx).Failure())

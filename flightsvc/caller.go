@@ -11,6 +11,7 @@ import (
 	"google.golang.org/grpc/peer"
 
 	"github.com/millrace/millrace/auth"
+	"github.com/millrace/millrace/auth/audit"
 	"github.com/millrace/millrace/errs"
 )
 
@@ -21,7 +22,19 @@ func (s *Service) caller(ctx context.Context) (*auth.Principal, error) {
 	if method := callOf(ctx).method; s.methods[method] == nil {
 		return nil, errs.New(errs.NotImplemented, "%s is not implemented", clipText(method, 64))
 	}
-	return s.o.Callers.Authenticate(ctx, shown(ctx))
+	p, err := s.o.Callers.Authenticate(ctx, shown(ctx))
+	if err == nil {
+		audit.Of(ctx).Caller(p.Name)
+	}
+	return p, err
+}
+
+// address is where a call comes from.
+func address(ctx context.Context) string {
+	if p, ok := peer.FromContext(ctx); ok {
+		return p.Addr.String()
+	}
+	return ""
 }
 
 // shown is what a call shows of its caller.

@@ -17,6 +17,7 @@ import (
 
 	millrace "github.com/millrace/millrace"
 	"github.com/millrace/millrace/auth"
+	"github.com/millrace/millrace/auth/audit"
 	"github.com/millrace/millrace/router"
 	"github.com/millrace/millrace/trace"
 )
@@ -60,6 +61,7 @@ type Options struct {
 
 	// Callers finds out who calls.
 	Callers    auth.Authenticator
+	Audit      *audit.Log // nil: nothing is written down
 	Router     *router.Router
 	Catalog    Catalog
 	Actions    Actions

@@ -5,6 +5,7 @@ import (
 
 	millrace "github.com/millrace/millrace"
 	"github.com/millrace/millrace/auth"
+	"github.com/millrace/millrace/auth/audit"
 	"github.com/millrace/millrace/catalog"
 )
 
@@ -38,6 +39,7 @@ func (g *Guard) database(ctx context.Context, verb millrace.Verb, name string) (
 
 // Databases is catalog.Databases, of those that the caller may describe.
 func (g *Guard) Databases(ctx context.Context, limit int, token string) (page []catalog.Database, next string, err error) {
+	listed(ctx)
 	if g.unbound(ctx) {
 		return g.cat.Databases(ctx, limit, token)
 	}
@@ -56,6 +58,9 @@ func (g *Guard) DropDatabase(ctx context.Context, name string, cascade bool) ([]
 	}
 	return g.cat.DropDatabase(ctx, name, cascade)
 }
+
+// listed notes for the audit log that there was a list of what the caller may see.
+func listed(ctx context.Context) { audit.Of(ctx).Ask(millrace.VerbDescribe.String(), everything, true) }
 
 // filtered is a page of the things of a list that may be shown. Its token names the last one
 // that is, not one that is left out.

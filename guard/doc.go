@@ -15,7 +15,8 @@
 //	    the same steps: names, IF EXISTS, IF NOT EXISTS and page tokens tell no more.
 //	G2  The policy has the grants of the catalog when a change of them is acknowledged to
 //	    whoever made it here, and soon after when another process made it.
-//	G3  A pass asks again when grants have changed, and when the caller's token ends.
+//	G3  What is asked is noted for the audit log (package audit), things of a list as one.
+//	G4  A pass asks again when grants have changed, and when the caller's token ends.
 //
 // Names that are taken are no secret of those who may make things: verbs hold below what
 // they are granted on and include describe, so who may create in a database knows all of it.

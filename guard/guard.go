@@ -7,6 +7,7 @@ import (
 
 	millrace "github.com/millrace/millrace"
 	"github.com/millrace/millrace/auth"
+	"github.com/millrace/millrace/auth/audit"
 	"github.com/millrace/millrace/catalog"
 	"github.com/millrace/millrace/errs"
 	"github.com/millrace/millrace/router"
@@ -76,7 +77,7 @@ func (g *Guard) pass(ctx context.Context, check func(context.Context) error) (ro
 	if err := check(ctx); err != nil || g.unbound(ctx) {
 		return nil, err
 	}
-	return &pass{g: g, who: auth.Of(ctx), check: check, generation: generation}, nil
+	return &pass{g: g, who: auth.Of(ctx), record: audit.Of(ctx), check: check, generation: generation}, nil
 }
 
 // unbound says whether the caller may do everything, whatever the grants say.
@@ -91,6 +92,7 @@ func (g *Guard) unbound(ctx context.Context) bool {
 type pass struct {
 	g          *Guard
 	who        *auth.Principal
+	record     *audit.Record
 	check      func(context.Context) error
 	generation uint64
 }
@@ -104,7 +106,7 @@ func (p *pass) Still() error {
 	if generation == p.generation {
 		return nil
 	}
-	if err := p.check(auth.With(context.Background(), p.who)); err != nil {
+	if err := p.check(audit.With(auth.With(context.Background(), p.who), p.record)); err != nil {
 		return err
 	}
 	p.generation = generation

@@ -73,6 +73,7 @@ func (g *Guard) Tables(ctx context.Context, db string, limit int, token string) 
 
 // AllTables is catalog.AllTables, of those that the caller may describe.
 func (g *Guard) AllTables(ctx context.Context) []*millrace.Table {
+	listed(ctx)
 	return slices.DeleteFunc(g.cat.AllTables(), func(t *millrace.Table) bool { return !g.policy.Describes(ctx, auth.Table(t)) })
 }
 

@@ -15,6 +15,7 @@ import (
 	"github.com/go-chi/chi/v5"
 
 	"github.com/millrace/millrace/auth"
+	"github.com/millrace/millrace/auth/audit"
 	"github.com/millrace/millrace/errs"
 	"github.com/millrace/millrace/icebergrest"
 	"github.com/millrace/millrace/shardrpc"
@@ -43,6 +44,8 @@ type front struct {
 	// pages says which pages in browsers may call.
 	pages *pages
 
+	// audit writes down who did what; nil: nobody does.
+	audit *audit.Log
 	// tracer begins spans; nil: there are none.
 	tracer *trace.Tracer
 
@@ -72,6 +75,8 @@ func (f *front) handler() http.Handler {
 		ctx, req := trace.With(r.Context(), trace.RequestID(r.Header.Get(trace.HeaderRequestID)))
 		w.Header().Set(trace.HeaderRequestID, req.ID)
 		ctx, span := f.traced(ctx, r)
+		record := f.record(r, req.ID)
+		ctx = audit.With(ctx, record)
 		rctx := chi.NewRouteContext()
 		r = r.WithContext(context.WithValue(ctx, chi.RouteCtxKey, rctx))
 		rec := newRecorder(w, r, f.clock)
@@ -81,6 +86,7 @@ func (f *front) handler() http.Handler {
 			rec.end()
 			f.metrics.request(rctx.RoutePattern(), r.Method, rec.status, took)
 			f.metrics.failed(req.Failure())
+			record.End(outcome(req, rec.status))
 			endSpan(span, req, r.Method, rctx.RoutePattern(), rec.status)
 			f.log.DebugContext(r.Context(), "request", slog.String("method", r.Method),
 				slog.String("path", r.URL.Path), slog.Int("status", rec.status), slog.Duration("took", took))
@@ -115,6 +121,7 @@ func (f *front) route(w http.ResponseWriter, r *http.Request) {
 			f.unknown(w, r, err)
 			return
 		}
+		audit.Of(r.Context()).Caller(p.Name)
 		r = r.WithContext(auth.With(r.Context(), p))
 	}
 	if r.URL.Path == "/metrics" {

@@ -125,7 +125,7 @@ func TestMetricsPage(t *testing.T) {
 	all := registered(t, func(s *Settings) {
 		s.RemoteURI, s.OTLPEndpoint = "file://"+t.TempDir(), "grpc://127.0.0.1:1"
 		s.TLSCert, s.TLSKey = filepath.Join(certs, "cert.pem"), filepath.Join(certs, "key.pem")
-		s.AuthJWKS = devKeys
+		s.AuthJWKS, s.AuditLog = devKeys, filepath.Join(t.TempDir(), "audit.jsonl")
 	})
 	nats := natstest.StartT(t, 1)
 	all = append(all, registered(t, func(s *Settings) {

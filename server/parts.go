@@ -96,7 +96,7 @@ func (s *Server) openDoors(ctx context.Context) error {
 		Clock: s.clock, Logger: s.log, Draining: s.draining,
 	})
 	s.flight = flightsvc.New(flightsvc.Options{
-		AdvertiseURI: s.advertiseURI(), Callers: s.callers, Router: s.router, Catalog: s.guard, Actions: newActions(api), Tracer: s.tracer,
+		AdvertiseURI: s.advertiseURI(), Callers: s.callers, Audit: s.audit, Router: s.router, Catalog: s.guard, Actions: newActions(api), Tracer: s.tracer,
 		Clock: s.clock, Logger: s.log, Registerer: s.metrics.registry,
 	})
 	s.serveFlight(l)

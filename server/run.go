@@ -19,6 +19,7 @@ import (
 	"google.golang.org/grpc"
 
 	"github.com/millrace/millrace/auth"
+	"github.com/millrace/millrace/auth/audit"
 	"github.com/millrace/millrace/catalog"
 	"github.com/millrace/millrace/flightsvc"
 	"github.com/millrace/millrace/guard"
@@ -60,6 +61,7 @@ type Server struct {
 	tracer  *trace.Tracer // nil: nothing is traced
 	metrics *metrics
 	callers auth.Authenticator
+	audit   *audit.Log   // nil: nothing is written down
 	certs   *certs.Files // nil without TLS here and without authorities of other processes
 	reread  <-chan os.Signal
 	ports   *ports
@@ -129,7 +131,7 @@ func newServer(ctx context.Context, o Options) *Server {
 
 // start runs the steps of the package comment, each with its undoing.
 func (s *Server) start(ctx context.Context) error {
-	for _, step := range []func(context.Context) error{s.openDataDir, s.listen, s.openNATS, s.openCatalog, s.openBackup, s.openLake, s.openWorker, s.openTier, s.openRouter, s.openDoors, s.openUpkeep, s.join} {
+	for _, step := range []func(context.Context) error{s.openDataDir, s.listen, s.openNATS, s.openCatalog, s.openBackup, s.openLake, s.openWorker, s.openTier, s.openRouter, s.openAuditTable, s.openDoors, s.openUpkeep, s.join} {
 		if err := step(ctx); err != nil {
 			return err
 		}
@@ -169,6 +171,10 @@ func (s *Server) listen(ctx context.Context) error {
 	// Who shows a token says himself whom he means to reach.
 	machine := wallClock{} // deadlines of connections are the operating system's
 	s.front = newFront(s.health, s.metrics, s.log, machine.Now, s.callers, s.settings.Insecure || s.settings.authenticated())
+	if err := s.openAudit(); err != nil {
+		return err
+	}
+	s.front.audit = s.audit
 	if err := s.openTracing(ctx); err != nil {
 		return err
 	}

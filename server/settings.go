@@ -53,16 +53,20 @@ type Settings struct {
 
 	MetricsAddr string `name:"metrics-addr" default:"" help:"A second address for /healthz, /readyz, /metrics alone, always without TLS."`
 
-	AuthJWKS        string `name:"auth-jwks" default:"" help:"Keys that tokens are checked with: a file or the https address of a JSON Web Key Set, or dev for the development key; turns authentication on."`
-	AuthIssuer      string `name:"auth-issuer" default:"" help:"Issuer that tokens must name; empty: any that has the keys."`
-	AuthAudience    string `name:"auth-audience" default:"" help:"Audience that tokens must name; empty: any, so tokens for other services of the issuer are good here too."`
-	AuthGroupsClaim string `name:"auth-groups-claim" default:"groups" help:"Claim that lists a principal's groups."`
-	AdminPrincipal  string `name:"admin-principal" default:"" help:"The first administrator, as user:<sub>."`
-	TLSCert         string `name:"tls-cert" default:"" help:"File of the certificate for http-addr and flight-addr, with those in between after it; it is read again when it changes."`
-	TLSKey          string `name:"tls-key" default:"" help:"File of the certificate's key, which other users of the machine may not read."`
-	TLSClientCA     string `name:"tls-client-ca" default:"" help:"File of the authorities that sign client certificates; who shows one and no token is known by it."`
-	TLSCA           string `name:"tls-ca" default:"" help:"File of the authorities that sign the certificates of the other processes of a cluster; empty: those of the system."`
-	Insecure        bool   `name:"insecure" default:"false" help:"Serve other machines without authentication."`
+	AuthJWKS        string   `name:"auth-jwks" default:"" help:"Keys that tokens are checked with: a file or the https address of a JSON Web Key Set, or dev for the development key; turns authentication on."`
+	AuthIssuer      string   `name:"auth-issuer" default:"" help:"Issuer that tokens must name; empty: any that has the keys."`
+	AuthAudience    string   `name:"auth-audience" default:"" help:"Audience that tokens must name; empty: any, so tokens for other services of the issuer are good here too."`
+	AuthGroupsClaim string   `name:"auth-groups-claim" default:"groups" help:"Claim that lists a principal's groups."`
+	AdminPrincipal  string   `name:"admin-principal" default:"" help:"The first administrator, as user:<sub>."`
+	AuditLog        string   `name:"audit-log" default:"" help:"File for a JSON line of who did what, to what, and how it ended, for every call; empty: none. Made for its owner alone; when it is moved away, it is made anew."`
+	AuditTable      string   `name:"audit-table" default:"" help:"Log table for the same, as database.table; made where it is not there."`
+	AuditVerbs      []string `name:"audit-verbs" default:"describe,read,write" help:"Which of describe, read and write are written down when they are allowed; what is refused, and what changes tables, grants or quotas, always is."`
+
+	TLSCert     string `name:"tls-cert" default:"" help:"File of the certificate for http-addr and flight-addr, with those in between after it; it is read again when it changes."`
+	TLSKey      string `name:"tls-key" default:"" help:"File of the certificate's key, which other users of the machine may not read."`
+	TLSClientCA string `name:"tls-client-ca" default:"" help:"File of the authorities that sign client certificates; who shows one and no token is known by it."`
+	TLSCA       string `name:"tls-ca" default:"" help:"File of the authorities that sign the certificates of the other processes of a cluster; empty: those of the system."`
+	Insecure    bool   `name:"insecure" default:"false" help:"Serve other machines without authentication."`
 
 	DebugAddr    string `name:"debug-addr" default:"" help:"A loopback address for profiles and variables of the process (/debug/pprof, /debug/vars); empty: none."`
 	OTLPEndpoint string `name:"otlp-endpoint" default:"" help:"Where spans go: grpc://host:4317, grpcs://…, http://host:4318 or https://… of an OpenTelemetry collector; empty: nothing is traced."`
@@ -107,6 +111,9 @@ func (s *Settings) Validate() error {
 		return wrong("max-connections", "%d is not from 0 to %d", s.MaxConnections, 1<<20)
 	}
 	if err := s.checkCallers(); err != nil {
+		return err
+	}
+	if err := s.checkAudit(); err != nil {
 		return err
 	}
 	for _, a := range s.addresses() {

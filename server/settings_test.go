@@ -39,7 +39,7 @@ func TestDefaults(t *testing.T) {
 	want := &Settings{
 		HTTPAddr: "127.0.0.1:8080", FlightAddr: "127.0.0.1:8815", DataDir: "./millrace-data", CacheSize: "auto",
 		LakeURI: "file://<data-dir>/lake", RemoteURI: "file://<data-dir>/remote",
-		Roles: []string{"front", "worker", "tier"}, AuthGroupsClaim: "groups", ClusterName: "millrace", RemoteCacheSize: "256MiB", LogMaxSize: "8GiB", LogLevel: "info", LogFormat: "text",
+		Roles: []string{"front", "worker", "tier"}, AuthGroupsClaim: "groups", AuditVerbs: []string{"describe", "read", "write"}, ClusterName: "millrace", RemoteCacheSize: "256MiB", LogMaxSize: "8GiB", LogLevel: "info", LogFormat: "text",
 	}
 	if d := cmp.Diff(want, s); d != "" {
 		t.Error(d)

@@ -52,78 +52,127 @@ func count(t *testing.T, reg *prometheus.Registry, name string) float64 {
 	require.NoError(t, err)
 	for _, m := range all {
 		if m.GetName() == name {
-			return m.GetMetric()[0].GetCounter().GetValue() + m.GetMetric()[0].GetGauge().GetValue()
+			sum := 0.0
+			for _, of := range m.GetMetric() {
+				sum += of.GetCounter().GetValue() + of.GetGauge().GetValue()
+			}
+			return sum
 		}
 	}
 	t.Fatalf("there is no %s", name)
 	return 0
 }
 
-// What was asked for is written, each thing once a call, with how the call ended; the file
-// is its owner's.
+// eventually waits for a metric to be n.
+func eventually(t *testing.T, reg *prometheus.Registry, name string, n float64) {
+	t.Helper()
+	require.Eventually(t, func() bool { return count(t, reg, name) == n }, time.Minute, time.Millisecond, "%s is not %v", name, n)
+}
+
+// What was asked for is written, each thing once a call, with what was decided and how the
+// call ended; the file is its owner's.
 func TestEvents(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "audit.jsonl")
 	l, reg := open(t, audit.Options{Path: path})
 	r := l.Begin("id1", "10.0.0.1:5", "http", "scan")
 	ctx := audit.With(t.Context(), r)
 	r.Caller("user:ann")
-	audit.Of(ctx).Ask("describe", "d.t")
-	audit.Of(ctx).Ask("read", "d.t")
-	audit.Of(ctx).Ask("read", "d.t")
-	r.Write(ctx, audit.Begun)
-	r.Write(ctx, "permission_denied")
-	l.Begin("id2", "a", "flight", "DoGet").Write(ctx, "unauthenticated")
-	l.Begin("id3", "a", "http", "docs").Write(ctx, audit.OK)
+	r.Object("d.x") // what the path says
+	audit.Of(ctx).Ask("describe", "d.t", true)
+	audit.Of(ctx).Ask("read", "d.t", true)
+	audit.Of(ctx).Ask("read", "d.t", true)
+	audit.Of(ctx).Ask("describe", "e", true)
+	audit.Of(ctx).Ask("write", "d.t", false)
+	audit.Of(ctx).Ask("write", "d.t", true)
+	r.End("permission_denied")
+	r.End("ok")
+	l.Begin("id2", "a", "flight", "DoGet").End("unauthenticated")
+	l.Begin("id3", "a", "http", "docs").End(audit.OK)
+	r = l.Begin("id4", "a", "http", "get_table")
+	r.Object("d.nix")
+	r.Operation("other")
+	r.End("table_not_found")
+	r = l.Begin("id5", "a", "http", "get_table")
+	r.Ask("describe", "d.t", false)
+	r.End("table_not_found")
 	require.NoError(t, l.Close())
 	at := clock{}.Now()
 	require.Equal(t, []audit.Event{
-		{at, "id1", "user:ann", "10.0.0.1:5", "http", "scan", "describe", "d.t", "begun"},
-		{at, "id1", "user:ann", "10.0.0.1:5", "http", "scan", "read", "d.t", "begun"},
-		{at, "id1", "user:ann", "10.0.0.1:5", "http", "scan", "describe", "d.t", "permission_denied"},
-		{at, "id1", "user:ann", "10.0.0.1:5", "http", "scan", "read", "d.t", "permission_denied"},
-		{at, "id2", "", "a", "flight", "DoGet", "", "", "unauthenticated"},
+		{at, "id1", "user:ann", "10.0.0.1:5", "http", "scan", "read", "d.t", "allowed", "permission_denied"},
+		{at, "id1", "user:ann", "10.0.0.1:5", "http", "scan", "describe", "e", "allowed", "permission_denied"},
+		{at, "id1", "user:ann", "10.0.0.1:5", "http", "scan", "write", "d.t", "denied", "permission_denied"},
+		{at, "id2", "", "a", "flight", "DoGet", "", "", "", "unauthenticated"},
+		{at, "id4", "", "a", "http", "other", "", "d.nix", "", "table_not_found"},
+		{at, "id5", "", "a", "http", "get_table", "describe", "d.t", "denied", "table_not_found"},
 	}, lines(t, path))
 	info, err := os.Stat(path)
 	require.NoError(t, err)
 	require.Equal(t, os.FileMode(0o600), info.Mode().Perm())
-	require.EqualValues(t, 5, count(t, reg, "millrace_audit_events_total"))
+	require.EqualValues(t, 6, count(t, reg, "millrace_audit_events_total"))
 }
 
-// Verbs that are not wanted are left out while they are allowed; nothing is kept where
-// there is no log.
+// A call that takes long is written while it goes on, and again when it ends.
+func TestLongCalls(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "audit.jsonl")
+	l, reg := open(t, audit.Options{Path: path, Long: time.Millisecond})
+	r := l.Begin("1", "a", "flight", "DoGet")
+	r.Ask("read", "d.t", true)
+	eventually(t, reg, "millrace_audit_events_total", 1)
+	r.Ask("read", "d.t", false)
+	r.End("permission_denied")
+	require.NoError(t, l.Close())
+	var got []string
+	for _, e := range lines(t, path) {
+		got = append(got, e.Verb+" "+e.Decision+" "+e.Outcome)
+	}
+	require.Equal(t, []string{"read allowed begun", "read denied permission_denied"}, got)
+}
+
+// Verbs that are not wanted are left out while they are allowed, those that change tables
+// and grants never (D5); nothing is kept where there is no log.
 func TestVerbs(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "audit.jsonl")
-	l, _ := open(t, audit.Options{Path: path, Verbs: []string{"alter"}})
+	l, _ := open(t, audit.Options{Path: path, Verbs: []string{"write"}})
+	for _, outcome := range []string{audit.OK, "row_not_found", "column_denied"} {
+		r := l.Begin("1", "a", "http", "x")
+		r.Ask("describe", "d.t", true)
+		r.Ask("read", "d.t", true)
+		r.Ask("write", "d.u", true)
+		r.Ask("alter", "d.t", true)
+		r.End(outcome)
+	}
 	r := l.Begin("1", "a", "http", "x")
-	r.Ask("read", "d.t")
-	r.Ask("alter", "d.t")
-	r.Write(t.Context(), audit.OK)
-	r.Write(t.Context(), "column_denied")
+	r.Ask("read", "d.t", false)
+	r.End("table_not_found")
 	require.NoError(t, l.Close())
 	var got []string
 	for _, e := range lines(t, path) {
 		got = append(got, e.Verb+" "+e.Outcome)
 	}
-	require.Equal(t, []string{"alter ok", "read column_denied", "alter column_denied"}, got)
+	require.Equal(t, []string{
+		"write ok", "alter ok", "write row_not_found", "alter row_not_found",
+		"read column_denied", "write column_denied", "alter column_denied", "read table_not_found",
+	}, got)
 
 	var none *audit.Log
 	r = none.Begin("1", "a", "http", "x")
-	r.Ask("read", "d.t")
+	r.Ask("read", "d.t", true)
 	r.Caller("user:x")
-	r.Write(t.Context(), audit.OK)
-	require.Nil(t, audit.Of(t.Context()))
+	r.Object("x")
+	r.End(audit.OK)
+	require.Nil(t, audit.Of(audit.With(t.Context(), r)))
 }
 
 // D1: what a caller sends as a name has an end.
 func TestLongNames(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "audit.jsonl")
 	l, _ := open(t, audit.Options{Path: path})
-	r := l.Begin(strings.Repeat("i", 1<<20), "a", "http", "x")
+	r := l.Begin(strings.Repeat("i", 1<<20), "a", "http", strings.Repeat("n", 1<<20))
 	r.Caller(strings.Repeat("u", 1<<20))
 	for i := range 1000 {
-		r.Ask("read", fmt.Sprint(i, strings.Repeat("o", 1<<20)))
+		r.Ask("read", fmt.Sprint(i, strings.Repeat("o", 1<<20)), true)
 	}
-	r.Write(t.Context(), "x")
+	r.End("x")
 	require.NoError(t, l.Close())
 	info, err := os.Stat(path)
 	require.NoError(t, err)
@@ -131,65 +180,134 @@ func TestLongNames(t *testing.T) {
 	require.Len(t, lines(t, path), 64)
 }
 
-// D2 and D4: a full queue holds calls up; one that ends meanwhile is counted, and the
-// others are written, whatever the order of Close.
+func write(l *audit.Log) { l.Begin("1", "a", "http", "x").End("x") }
+
+// D2: a full queue holds calls up, for a while; what finds no room is counted, and all
+// others are written.
 func TestFullQueue(t *testing.T) {
-	path := filepath.Join(t.TempDir(), "audit.jsonl")
 	gate := make(chan struct{})
-	l, reg := open(t, audit.Options{Path: path, Queue: 1, Sink: func(context.Context, []audit.Event) error { <-gate; return nil }})
-	write := func(ctx context.Context) { l.Begin("1", "a", "http", "x").Write(ctx, "x") }
-	write(t.Context())
-	require.Eventually(t, func() bool { return count(t, reg, "millrace_audit_queue_events") == 0 }, 10*time.Second, time.Millisecond)
-	write(t.Context())
-	gone, cancel := context.WithCancel(t.Context())
-	cancel()
-	write(gone)
-	require.EqualValues(t, 1, count(t, reg, "millrace_audit_lost_total"))
+	l, reg := open(t, audit.Options{Table: true, Queue: 1, Patience: 10 * time.Millisecond})
+	var mu sync.Mutex
+	taken := 0
+	stop := l.Feed(func(_ context.Context, _ uint64, events []audit.Event) error {
+		<-gate
+		mu.Lock()
+		defer mu.Unlock()
+		taken += len(events)
+		return nil
+	})
+	write(l)
+	eventually(t, reg, "millrace_audit_queue_events", 0)
+	require.Eventually(t, func() bool { // the first is being written, or waits for a second
+		write(l)
+		return count(t, reg, "millrace_audit_lost_total") > 0
+	}, time.Minute, time.Millisecond)
+	lost := count(t, reg, "millrace_audit_lost_total")
+	close(gate)
+	stop()
+	require.NoError(t, l.Close())
+	require.EqualValues(t, taken, count(t, reg, "millrace_audit_events_total"))
+	write(l) // after Close: nowhere to go
+	require.Equal(t, lost+1, count(t, reg, "millrace_audit_lost_total"))
+}
+
+// A call that is held up goes on as soon as there is room.
+func TestHeldUp(t *testing.T) {
+	gate := make(chan struct{})
+	l, reg := open(t, audit.Options{Table: true, Queue: 1, Patience: time.Hour})
+	l.Feed(func(context.Context, uint64, []audit.Event) error { <-gate; return nil })
 	var wg sync.WaitGroup
-	for range 20 {
-		wg.Go(func() { write(t.Context()) })
+	for range 50 {
+		wg.Go(func() { write(l) })
 	}
 	close(gate)
 	wg.Wait()
 	require.NoError(t, l.Close())
-	require.Len(t, lines(t, path), 22)
-	write(t.Context()) // after Close: nowhere to go
-	require.EqualValues(t, 2, count(t, reg, "millrace_audit_lost_total"))
+	require.EqualValues(t, 50, count(t, reg, "millrace_audit_events_total"))
+	require.Zero(t, count(t, reg, "millrace_audit_lost_total"))
 }
 
 // D3: a file that was moved away is made anew, and no line is lost by that.
 func TestRotation(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "audit.jsonl")
 	l, reg := open(t, audit.Options{Path: path})
-	write := func() { l.Begin("1", "a", "http", "x").Write(t.Context(), "x") }
-	written := func(n float64) {
-		require.Eventually(t, func() bool { return count(t, reg, "millrace_audit_events_total") == n }, 10*time.Second, time.Millisecond)
-	}
-	write()
-	written(1)
+	write(l)
+	eventually(t, reg, "millrace_audit_events_total", 1)
 	require.NoError(t, os.Rename(path, path+".1"))
-	write()
-	written(2)
+	write(l)
+	eventually(t, reg, "millrace_audit_events_total", 2)
 	require.Len(t, lines(t, path+".1"), 1)
 	require.Len(t, lines(t, path), 1)
 	require.NoError(t, l.Close())
 }
 
-// What cannot be written is told and counted, until it can.
+// D4: what cannot be written is told, waits, and is written when it can be: the file, whose
+// place something else has taken, beside a table that goes on.
 func TestFailures(t *testing.T) {
 	_, err := audit.Open(audit.Options{Path: filepath.Join(t.TempDir(), "no", "audit.jsonl"), Registerer: prometheus.NewRegistry()})
-	require.ErrorContains(t, err, "audit log")
+	require.ErrorContains(t, err, "no such file")
 
-	fail := make(chan error, 10)
-	l, reg := open(t, audit.Options{Sink: func(context.Context, []audit.Event) error { return <-fail }})
-	fail <- errors.New("no room")
-	l.Begin("1", "a", "http", "x").Write(t.Context(), "x")
-	require.Eventually(t, func() bool { return l.Err() != nil }, 10*time.Second, time.Millisecond)
-	require.ErrorContains(t, l.Err(), "no room")
-	require.EqualValues(t, 1, count(t, reg, "millrace_audit_lost_total"))
-	fail <- nil
-	l.Begin("1", "a", "http", "x").Write(t.Context(), "x")
-	require.Eventually(t, func() bool { return l.Err() == nil }, 10*time.Second, time.Millisecond)
+	path := filepath.Join(t.TempDir(), "audit.jsonl")
+	l, reg := open(t, audit.Options{Path: path, Table: true, Pause: time.Millisecond})
+	var table []audit.Event
+	stop := l.Feed(func(_ context.Context, _ uint64, events []audit.Event) error {
+		table = append(table, events...)
+		return nil
+	})
+	require.NoError(t, os.Remove(path))
+	require.NoError(t, os.Mkdir(path, 0o700))
+	for range 10 {
+		write(l)
+	}
+	require.Eventually(t, func() bool { return l.Err() != nil }, time.Minute, time.Millisecond)
+	require.ErrorContains(t, l.Err(), "the file of the audit log")
+	eventually(t, reg, "millrace_audit_events_total", 10)
+	require.NoError(t, os.Remove(path))
+	eventually(t, reg, "millrace_audit_events_total", 20)
+	require.Eventually(t, func() bool { return l.Err() == nil }, time.Minute, time.Millisecond)
+	require.Positive(t, count(t, reg, "millrace_audit_failures_total"))
+	require.Zero(t, count(t, reg, "millrace_audit_lost_total"))
+	stop()
 	require.NoError(t, l.Close())
-	require.EqualValues(t, 1, count(t, reg, "millrace_audit_failures_total"))
+	require.Len(t, lines(t, path), 10)
+	require.Len(t, table, 10)
+}
+
+// A batch that failed comes again as it was, under its number, so that a table can tell; at
+// the end it is tried once more, and counted.
+func TestTriedAgain(t *testing.T) {
+	l, reg := open(t, audit.Options{Table: true, Pause: time.Millisecond})
+	var mu sync.Mutex
+	var tries []string
+	stop := l.Feed(func(_ context.Context, number uint64, events []audit.Event) error {
+		mu.Lock()
+		defer mu.Unlock()
+		tries = append(tries, fmt.Sprint(number, len(events)))
+		if number == 1 && len(tries) > 3 {
+			return nil
+		}
+		return errors.New("no room")
+	})
+	write(l)
+	eventually(t, reg, "millrace_audit_events_total", 1)
+	write(l)
+	require.Eventually(t, func() bool { return l.Err() != nil }, time.Minute, time.Millisecond)
+	stop()
+	write(l)
+	require.ErrorContains(t, l.Close(), "no room")
+	require.Equal(t, []string{"1 1", "1 1", "1 1", "1 1", "2 1"}, tries[:5])
+	require.EqualValues(t, 2, count(t, reg, "millrace_audit_lost_total"))
+}
+
+// A disk without room holds nothing back but the events.
+func TestFullDisk(t *testing.T) {
+	l, reg := open(t, audit.Options{Path: "/dev/full", Pause: time.Millisecond, Queue: 1, Patience: time.Millisecond})
+	for range 5 {
+		write(l)
+	}
+	require.Eventually(t, func() bool { return l.Err() != nil }, time.Minute, time.Millisecond)
+	require.ErrorContains(t, l.Err(), "no space left on device")
+	require.Positive(t, count(t, reg, "millrace_audit_lost_total"))
+	require.Error(t, l.Close())
+	require.EqualValues(t, 5, count(t, reg, "millrace_audit_lost_total"))
 }

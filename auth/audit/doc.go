@@ -1,21 +1,28 @@
 // Package audit writes down who did what, to what, and how it ended: a JSON line an event,
-// in a file that only its owner may read.
+// in a file that only its owner may read, and as rows of a table.
 //
 // A door begins a [Record] with a call, decisions note in it what was asked for
-// ([Record.Ask]), and the door ends it with the outcome; each thing that was asked for
-// becomes an event, once a call. A stream writes its events when it begins as well, with
-// the outcome "begun".
+// ([Record.Ask]), and the door ends it with the outcome ([Record.End]); each thing that was
+// asked for becomes an event, once a call. A call that is still under way after ten seconds,
+// as streams are, writes its events then as well, with the outcome "begun".
 //
-// It leaves to others who decides (auth.Policy), and what else is made of events ([Sink]).
+// It leaves to others who decides (auth.Policy), and how rows get into a table ([Sink]).
 //
 // Invariants:
 //
 //	D1  No token, body, filter, key or value of a row is in an event; what a caller sent is
 //	    in it as names only, clipped.
-//	D2  Events wait in a queue of bounded length; when it is full, the call waits for room as
-//	    long as it lives. What is not written then is counted, and [Log.Err] tells.
+//	D2  Events wait in queues of bounded length, one for the file and one for the table. When
+//	    one is full, calls wait for room, at most ten seconds, whether their caller is still
+//	    there or not. What finds none is counted.
 //	D3  A line is written whole or not at all; a file that was moved away is made anew.
-//	D4  Close writes what was recorded before.
+//	D4  What cannot be written stays in its queue and is tried again every second, and
+//	    [Log.Err] tells why. Close tries once more; what is left then is counted.
+//	D5  Refused calls, and what changes tables, grants and quotas, are written whatever the
+//	    verbs that were chosen.
+//
+// Describing a thing is part of doing anything to it: the event of a scan is one, of the verb
+// read.
 //
 // File owned: the one that is named in the options.
 //

@@ -10,7 +10,13 @@ import (
 // Outcomes of a call that are not codes of errors.
 const (
 	OK    = "ok"
-	Begun = "begun" // of a stream
+	Begun = "begun" // it is still under way
+)
+
+// Decisions about what was asked for.
+const (
+	Allowed = "allowed"
+	Denied  = "denied"
 )
 
 // Event is what is written: the JSON of a line.
@@ -23,6 +29,7 @@ type Event struct {
 	Operation string    `json:"operation"` // as the OpenAPI document, or Flight, names it
 	Verb      string    `json:"verb"`      // "" when it came to no decision
 	Object    string    `json:"object"`    // *, a database, or database.table
+	Decision  string    `json:"decision"`  // allowed, denied; "" when it came to none
 	Outcome   string    `json:"outcome"`   // ok, begun, or the code of the error
 }
 
@@ -34,19 +41,27 @@ const maxAsked = 64
 
 // Record is what is to be written of a call.
 type Record struct {
-	log *Log
+	log   *Log
+	timer *time.Timer // of a call that takes long
 
 	mu    sync.Mutex
-	event Event
+	ended bool
+	event Event // its Object is what the call names, until something is asked for
 	asked []asked
 }
 
-type asked struct{ verb, object string }
+type asked struct {
+	verb, object string
+	denied       bool
+}
 
 type recordKey struct{}
 
-// With is ctx with the record of its call.
+// With is ctx with the record of its call; ctx itself where none is kept.
 func With(ctx context.Context, r *Record) context.Context {
+	if r == nil {
+		return ctx
+	}
 	return context.WithValue(ctx, recordKey{}, r)
 }
 
@@ -56,52 +71,97 @@ func Of(ctx context.Context) *Record {
 	return r
 }
 
-// Ask notes that a verb on an object was asked for. A nil Record notes nothing.
-func (r *Record) Ask(verb, object string) {
+// Ask notes that a verb on an object was asked for, and whether it was allowed. A nil Record
+// notes nothing.
+func (r *Record) Ask(verb, object string, allowed bool) {
 	if r == nil {
 		return
 	}
-	a := asked{verb, clip(object)}
+	a := asked{verb, clip(object), !allowed}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if len(r.asked) < maxAsked && !slices.Contains(r.asked, a) {
+	i := slices.IndexFunc(r.asked, func(of asked) bool { return of.verb == a.verb && of.object == a.object })
+	switch {
+	case i >= 0:
+		r.asked[i].denied = r.asked[i].denied || a.denied
+	case len(r.asked) < maxAsked:
 		r.asked = append(r.asked, a)
 	}
 }
 
 // Caller notes who calls. A nil Record notes nothing.
-func (r *Record) Caller(principal string) {
+func (r *Record) Caller(principal string) { r.note(func(e *Event) { e.Principal = clip(principal) }) }
+
+// Operation notes the name of the operation. A nil Record notes nothing.
+func (r *Record) Operation(name string) { r.note(func(e *Event) { e.Operation = clip(name) }) }
+
+// Object notes what the call names, which is written when nothing was asked for. A nil Record
+// notes nothing.
+func (r *Record) Object(name string) { r.note(func(e *Event) { e.Object = clip(name) }) }
+
+func (r *Record) note(set func(*Event)) {
 	if r == nil {
 		return
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.event.Principal = clip(principal)
+	set(&r.event)
 }
 
-// Write writes the call with an outcome: at its end, and at the beginning of a stream. A
-// nil Record writes nothing. It waits for room as long as ctx lives.
-func (r *Record) Write(ctx context.Context, outcome string) {
+// End writes the call with its outcome, once. A nil Record writes nothing.
+func (r *Record) End(outcome string) {
 	if r == nil {
 		return
 	}
+	r.timer.Stop()
+	r.write(outcome, true)
+}
+
+func (r *Record) write(outcome string, last bool) {
 	r.mu.Lock()
-	e, all := r.event, r.asked
+	if r.ended {
+		r.mu.Unlock()
+		return
+	}
+	r.ended = last
+	e, all := r.event, r.told()
 	r.mu.Unlock()
 	if len(all) == 0 {
 		if outcome == OK || outcome == Begun {
 			return // such as a page of the docs: nothing was decided
 		}
-		all = []asked{{}}
+		all = []asked{{object: e.Object}}
 	}
 	e.Outcome = outcome
 	for _, a := range all {
-		if outcome == OK && !r.log.wants(a.verb) || outcome == Begun && !r.log.wants(a.verb) {
+		if !r.log.wants(a, outcome) {
 			continue
 		}
-		e.Time, e.Verb, e.Object = r.log.o.Clock.Now().UTC(), a.verb, a.object
-		r.log.add(ctx, e)
+		e.Time, e.Verb, e.Object, e.Decision = r.log.o.Clock.Now().UTC(), a.verb, a.object, a.decision()
+		r.log.add(&e)
 	}
+}
+
+// told are the things that become events.
+// REQUIRES: r.mu held.
+func (r *Record) told() []asked {
+	out := make([]asked, 0, len(r.asked))
+	for _, a := range r.asked {
+		if a.verb != describe || a.denied || !slices.ContainsFunc(r.asked, func(of asked) bool { return of.object == a.object && of.verb != describe }) {
+			out = append(out, a)
+		}
+	}
+	return out
+}
+
+func (a asked) decision() string {
+	switch {
+	case a.verb == "":
+		return ""
+	case a.denied:
+		return Denied
+	}
+	return Allowed
 }
 
 func clip(s string) string {
