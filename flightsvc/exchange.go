@@ -59,6 +59,7 @@ func (s *Service) ask(ctx context.Context, cmd *command) (*asked, error) {
 
 // answerer answers batches of keys or prefixes, conformed to the table's types.
 type answerer interface {
+	Still() error
 	answer(ctx context.Context, rows row.Rows) (arrow.RecordBatch, error)
 }
 
@@ -71,6 +72,12 @@ func (s *Service) DoExchange(stream flight.FlightService_DoExchangeServer) error
 	if err != nil {
 		return err
 	}
+	closed, err := s.openStream(ctx)
+	if err != nil {
+		return err
+	}
+	defer closed()
+	ctx = streamed(ctx)
 	x := &exchange{s: s}
 	if x.asked, err = s.ask(ctx, cmd); err != nil {
 		return err
@@ -117,6 +124,7 @@ type exchange struct {
 	decoder *arrowrow.Decoder
 	plan    *arrowrow.Plan
 	by      answerer
+	inserts bool // rows of keys that are absent
 }
 
 // match matches the columns of a stream with those of the primary key, all of which
@@ -160,6 +168,14 @@ func (x *exchange) answer(ctx context.Context, fd *flight.FlightData) (*frame, e
 	}
 	defer rows.Release()
 	x.s.metrics.lookupAsks.Inc()
+	if err := x.s.o.Router.WaitRead(ctx, x.by); err != nil {
+		return nil, err
+	}
+	if x.inserts {
+		if err := x.s.waitWrite(ctx); err != nil {
+			return nil, err
+		}
+	}
 	if _, err := x.s.o.Catalog.TableByID(ctx, x.table.ID); err != nil {
 		return nil, err // of a table that is gone nothing would be found
 	}

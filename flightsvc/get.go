@@ -27,7 +27,16 @@ func (s *Service) DoGet(t *flight.Ticket, stream flight.FlightService_DoGetServe
 	}
 	// A follower loses nothing when it ends: its client knows where it stood.
 	callOf(ctx).idle.Store(plan.Follow)
+	if plan.Follow {
+		closed, err := s.openStream(ctx)
+		if err != nil {
+			plan.Close()
+			return err
+		}
+		defer closed()
+	}
 	rd := s.o.Router.Open(plan)
+	ctx = streamed(ctx)
 	return errors.Join((&getStream{s: s, ctx: ctx, out: stream, rd: rd, plan: plan}).run(), rd.Close())
 }
 

@@ -31,10 +31,13 @@ func (x *exchange) openLookup(ctx context.Context, cmd *command, first *flight.F
 		return err
 	}
 	l := &lookups{asked: x.asked, keys: positions(x.plan.Columns(), x.table.PrimaryKey)}
-	x.by = l
+	x.by, x.inserts = l, cmd.lookup.InsertIfAbsent
 	l.by, err = x.s.o.Router.OpenLookups(ctx, x.table, x.columns, maxBodyBytes, cmd.lookup.InsertIfAbsent)
 	return err
 }
+
+// Still says whether the caller may go on.
+func (l *lookups) Still() error { return l.by.Still() }
 
 func (l *lookups) answer(ctx context.Context, rows row.Rows) (arrow.RecordBatch, error) {
 	keys := row.Project(rows.Record, l.keys)
@@ -73,6 +76,9 @@ func (x *exchange) openPrefixLookup(ctx context.Context, cmd *command, first *fl
 	l.by, err = x.s.o.Router.OpenPrefixLookups(ctx, x.table, x.plan.Columns(), x.columns, limit, maxBodyBytes)
 	return err
 }
+
+// Still says whether the caller may go on.
+func (l *prefixLookups) Still() error { return l.by.Still() }
 
 func (l *prefixLookups) answer(ctx context.Context, rows row.Rows) (arrow.RecordBatch, error) {
 	res, err := l.by.Next(ctx, rows.Record)

@@ -63,8 +63,13 @@ type received struct {
 
 // DoPut writes a stream of batches to a table.
 func (s *Service) DoPut(stream flight.FlightService_DoPutServer) error {
-	ctx, cancel := context.WithCancel(stream.Context())
+	ctx, cancel := context.WithCancel(streamed(stream.Context()))
 	defer cancel()
+	closed, err := s.openStream(ctx)
+	if err != nil {
+		return err
+	}
+	defer closed()
 	p := &put{
 		s: s, c: callOf(ctx), ctx: ctx, stream: stream,
 		room: semaphore.NewWeighted(maxPutBytes), messages: make(chan received),
@@ -85,7 +90,7 @@ func (s *Service) DoPut(stream flight.FlightService_DoPutServer) error {
 	if p.streams {
 		s.calls.Go(p.acks.send)
 	}
-	err := p.run()
+	err = p.run()
 	close(p.started)
 	<-collected
 	if p.collided != nil {
@@ -185,6 +190,9 @@ func (p *put) open() error {
 	if p.pass, err = p.s.o.Router.Writes(p.ctx, t); err != nil {
 		return err
 	}
+	if err := p.s.mayWrite(p.ctx); err != nil {
+		return err
+	}
 	// A write without rows is checked and does nothing.
 	_, err = p.s.o.Router.StartWrite(p.ctx, p.request(row.Rows{Columns: p.plan.Columns()}, 1))
 	return err
@@ -226,6 +234,10 @@ func (p *put) request(rows row.Rows, seq uint64) *router.WriteRequest {
 func (p *put) receive() {
 	defer close(p.messages)
 	for {
+		if err := p.s.waitWrite(p.ctx); err != nil {
+			p.recvErr = err
+			return
+		}
 		fd, err := p.stream.Recv()
 		if err != nil {
 			if !ended(err) {

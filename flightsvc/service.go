@@ -62,6 +62,7 @@ type Options struct {
 	// Callers finds out who calls.
 	Callers    auth.Authenticator
 	Audit      *audit.Log // nil: nothing is written down
+	Quotas     Quotas     // nil: everybody may write as much as he likes
 	Router     *router.Router
 	Catalog    Catalog
 	Actions    Actions

@@ -47,6 +47,9 @@ func (wr *writing) arrow() error {
 			return err
 		}
 		first += n
+		if err := wr.waitWrite(); err != nil {
+			return err
+		}
 	}
 }
 

@@ -54,6 +54,15 @@ func (h *Handler) GetChangelog(w http.ResponseWriter, r *http.Request, database 
 	}
 	rd := h.o.Router.Open(p)
 	defer h.close(r, rd)
+	if media != typeJSON {
+		closed, err := h.openStream(r)
+		if err != nil {
+			h.problem(w, r, err)
+			return
+		}
+		defer closed()
+		r = sending(w, r)
+	}
 	switch media {
 	case typeNDJSON:
 		h.streamNDJSON(w, r, rd, opts)

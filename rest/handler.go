@@ -53,6 +53,7 @@ type Options struct {
 	Members        func() Members // who is there, and who owns what, now
 	Catalog        Catalog
 	Access         Access // nil: everybody may do everything, and there are no grants
+	Quotas         Quotas // nil: everybody may write as much as he likes
 	Router         *router.Router
 	Lake           Lake   // nil: nobody tiers here
 	LakeLocation   string // where lake tables lie; "" without a lake

@@ -39,6 +39,9 @@ func (wr *writing) ndjson() error {
 				return err
 			}
 			n = 0
+			if err := wr.waitWrite(); err != nil {
+				return err
+			}
 		}
 	}
 }

@@ -73,6 +73,7 @@ func (h *Handler) scan(w http.ResponseWriter, r *http.Request, table string, req
 	}
 	rd := h.o.Router.Open(p)
 	defer h.close(r, rd)
+	r = sending(w, r)
 	if media == typeNDJSON {
 		h.streamNDJSON(w, r, rd, opts)
 		return

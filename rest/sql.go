@@ -59,6 +59,7 @@ func (h *Handler) ExecuteSQL(w http.ResponseWriter, r *http.Request, _ openapi.E
 	if res.Replayed {
 		w.Header().Set(headerReplayed, "true")
 	}
+	ctx = sending(w, r.WithContext(ctx)).Context()
 	if media == typeNDJSON {
 		h.sqlLines(ctx, w, r, asRows(res), opts)
 		return

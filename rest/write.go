@@ -39,6 +39,8 @@ type writing struct {
 	writer  *router.WriterSequence
 	hash    *xxhash.Digest // of the chunk at hand; nil without an idempotency key
 	endKey  func()         // nil without one
+	// until ends when a stream of rows has to.
+	until context.Context //nolint:containedctx // of the one request it serves
 
 	answer writeAnswer
 	// bad is the first bad row of the chunk at hand, with all others of it in its
@@ -107,23 +109,33 @@ func (wr *writing) body(w http.ResponseWriter) error {
 	if err != nil {
 		return err
 	}
-	switch t {
-	case typeNDJSON:
-		wr.tells = true
-		defer wr.endAtDrain(w)()
-		return wr.ndjson()
-	case typeArrow:
-		wr.tells = true
-		defer wr.endAtDrain(w)()
-		return wr.arrow()
+	if wr.h.o.Quotas != nil {
+		if err := wr.h.o.Quotas.MayWrite(wr.r.Context()); err != nil {
+			return err
+		}
 	}
-	return wr.json(w)
+	if t == typeJSON {
+		return wr.json(w)
+	}
+	closed, err := wr.h.openStream(wr.r)
+	if err != nil {
+		return err
+	}
+	defer closed()
+	wr.tells = true
+	wr.r = receiving(w, wr.r)
+	defer wr.endAtDrain(w)()
+	if t == typeNDJSON {
+		return wr.ndjson()
+	}
+	return wr.arrow()
 }
 
 // endAtDrain makes a stream's body end when the server drains or the caller's token
 // expires: the read under way fails, and so do those after it.
 func (wr *writing) endAtDrain(w http.ResponseWriter) (stop func()) {
 	ctx, cancel := wr.h.untilDrain(wr.r)
+	wr.until = ctx
 	wr.r.Body = &bodyUntil{ReadCloser: wr.r.Body, ctx: ctx}
 	// Once the body has ended nothing may touch the deadline: net/http waits at the connection
 	// for the client to go away, and takes a deadline that passes for that.

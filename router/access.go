@@ -67,20 +67,23 @@ func (r *Router) reads(ctx context.Context, t *millrace.Table, columns ...[]mill
 	return r.o.Access.Read(ctx, t, ids)
 }
 
+// begins asks whether the caller may begin a read of columns of a table; see reads.
+func (r *Router) begins(ctx context.Context, t *millrace.Table, columns ...[]millrace.Column) (Pass, error) {
+	pass, err := r.reads(ctx, t, columns...)
+	if err == nil && r.o.Quotas != nil {
+		err = r.o.Quotas.MayRead(ctx)
+	}
+	return pass, err
+}
+
 // readsPlan asks whether the caller may read what a plan reads.
 func (r *Router) readsPlan(ctx context.Context, p *Plan) (Pass, error) {
-	if r.o.Access == nil {
-		return nil, nil
-	}
-	return r.reads(ctx, p.Table, p.Data, p.filterColumns())
+	return r.begins(ctx, p.Table, p.Data, p.filterColumns())
 }
 
 // readsByKey asks whether the caller may look up columns of a table by its key.
 func (r *Router) readsByKey(ctx context.Context, t *millrace.Table, cols []millrace.Column) (Pass, error) {
-	if r.o.Access == nil {
-		return nil, nil
-	}
-	return r.reads(ctx, t, cols, t.Columns(t.PrimaryKey))
+	return r.begins(ctx, t, cols, t.Columns(t.PrimaryKey))
 }
 
 // readsKeys asks whether the caller may read the primary key, where what a plan gives him to
@@ -90,7 +93,7 @@ func (r *Router) readsKeys(ctx context.Context, p *Plan) error {
 	if p.pass == nil || !slices.ContainsFunc(p.Parts, func(part Part) bool { return part.State && (p.View.ofLog() || len(part.After) > 0) }) {
 		return nil
 	}
-	_, err := r.readsByKey(ctx, p.Table, nil)
+	_, err := r.reads(ctx, p.Table, p.Table.Columns(p.Table.PrimaryKey))
 	if errs.Is(err, errs.ColumnDenied) {
 		return errs.New(errs.ColumnDenied, "%v; where a read of rows goes on is said by their key: ask for all rows in one answer (NDJSON, Arrow), or for a log from the earliest record on", err)
 	}

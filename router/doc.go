@@ -42,6 +42,9 @@
 //	R11 A part that is read elsewhere gives the same rows in the same order, and stands
 //	    where it would stand (far.go): so what a stream that broke did not give is asked
 //	    for again, each row once.
+//	R12 What a caller writes is charged once, when everything else about it is right and
+//	    before any of it is written; what he reads is charged when it was read (quota.go). What
+//	    this process does by itself or for another is charged to nobody.
 //
 // A Router is safe for concurrent use; a Reader belongs to one goroutine.
 package router

@@ -66,6 +66,9 @@ func (r *Router) Lookup(ctx context.Context, t *millrace.Table, keys arrow.Recor
 		return nil, err
 	}
 	rows, err := k.read(ctx, keys)
+	if err == nil {
+		err = r.chargeFound(ctx, rows)
+	}
 	if err != nil {
 		return nil, err
 	}
@@ -91,6 +94,9 @@ func (r *Router) LookupOrInsert(ctx context.Context, t *millrace.Table, keys arr
 	rows, err := k.read(ctx, keys)
 	if err == nil {
 		err = k.insertAbsent(ctx, keys, rows, w)
+	}
+	if err == nil {
+		err = r.chargeFound(ctx, rows)
 	}
 	if err != nil {
 		return nil, err
@@ -185,6 +191,9 @@ func (l *Lookups) Next(ctx context.Context, keys arrow.RecordBatch) (*LookupResu
 	rows, err := l.keys.read(ctx, keys)
 	if err == nil && l.inserts {
 		err = l.keys.insertAbsent(ctx, keys, rows, nil)
+	}
+	if err == nil {
+		err = l.keys.r.chargeFound(ctx, rows)
 	}
 	if err != nil {
 		return nil, err

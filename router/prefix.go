@@ -139,7 +139,7 @@ func (r *Router) PrefixPage(ctx context.Context, t *millrace.Table, req *PrefixR
 	if req.PageSize < 1 || req.PageSize > MaxPageSize {
 		return nil, errs.New(errs.InvalidValue, "limit is between 1 and %d", MaxPageSize)
 	}
-	pass, err := r.reads(ctx, t, cols, req.Prefix.Columns)
+	pass, err := r.begins(ctx, t, cols, req.Prefix.Columns)
 	if err != nil {
 		return nil, err
 	}
@@ -230,7 +230,7 @@ func (r *Router) OpenPrefixLookups(ctx context.Context, t *millrace.Table, given
 	if err != nil {
 		return nil, err
 	}
-	pass, err := r.reads(ctx, t, cols, given)
+	pass, err := r.begins(ctx, t, cols, given)
 	if err != nil {
 		return nil, err
 	}
@@ -294,6 +294,11 @@ func (l *PrefixLookups) Next(ctx context.Context, prefixes arrow.RecordBatch) (_
 		}
 	}
 	l.r.metrics.prefixLookups.Add(float64(len(l.numbers)))
+	if l.r.o.Quotas != nil {
+		if _, err := l.r.o.Quotas.Read(ctx, int64(l.rd.Bytes()), 0); err != nil {
+			return nil, err
+		}
+	}
 	res.Record = l.rd.Record()
 	return res, nil
 }

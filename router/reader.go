@@ -55,6 +55,9 @@ type Reader struct {
 	far     map[millrace.ShardID]*farStream
 	decoder *arrowrow.Decoder
 	moving  pauses // of a shard that is said to be here and is not
+	// Of what the read costs: how many bytes were charged, and whom.
+	charged int64
+	payer   context.Context //nolint:containedctx // the last that asked for a chunk
 }
 
 // partReader is where a reader stands in one part.
@@ -107,6 +110,7 @@ func (rd *Reader) Close() error {
 	for _, pr := range rd.parts {
 		err = errors.Join(err, rd.closeFile(pr), pr.close())
 	}
+	rd.settle()
 	rd.r.followers.remove(rd)
 	rd.plan.Close()
 	rd.r.metrics.read(&rd.stats)
@@ -133,8 +137,14 @@ func (rd *Reader) Next(ctx context.Context, wait time.Duration) (*Chunk, error) 
 		if err := still(rd.plan.pass); err != nil {
 			return nil, err
 		}
-		if rd.left == 0 {
+		may, err := rd.charge(ctx, wait)
+		switch {
+		case err != nil:
+			return nil, err
+		case rd.left == 0:
 			return nil, io.EOF
+		case !may:
+			return nil, rd.alive(ctx)
 		}
 		if err := rd.refresh(ctx); err != nil {
 			return nil, err

@@ -64,6 +64,7 @@ type Options struct {
 	Signer     Signer
 	Lake       Lake   // nil: no table has a lake table
 	Access     Access // nil: everybody may do everything
+	Quotas     Quotas // nil: and as much as he likes
 	Clock      Clock
 	Logger     *slog.Logger
 	Registerer prometheus.Registerer

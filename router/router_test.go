@@ -99,6 +99,7 @@ type fixture struct {
 	lake router.Lake
 	// access is nil for tests in which everybody may do everything.
 	access router.Access
+	quotas router.Quotas // nil for tests in which everybody may do as much as he likes
 }
 
 func newFixture(t *testing.T) *fixture {
@@ -115,7 +116,7 @@ func (f *fixture) open() {
 	})
 	require.NoError(f.t, err)
 	require.NoError(f.t, f.w.Err())
-	f.r = newRouter(router.Options{Catalog: f.cat, Signer: plainSigner{}, Lake: f.lake, Access: f.access, Clock: realClock{}, Logger: slog.New(slog.DiscardHandler), Registerer: prometheus.NewRegistry()}, f.w.Shards())
+	f.r = newRouter(router.Options{Catalog: f.cat, Signer: plainSigner{}, Lake: f.lake, Access: f.access, Quotas: f.quotas, Clock: realClock{}, Logger: slog.New(slog.DiscardHandler), Registerer: prometheus.NewRegistry()}, f.w.Shards())
 }
 
 // crash drops everything that is not synced and opens again.

@@ -159,6 +159,9 @@ func (r *Router) StartWrite(ctx context.Context, req *WriteRequest) (*PendingWri
 		}
 		ops[i] = op
 	}
+	if err := r.chargeWrite(ctx, split, ops); err != nil {
+		return nil, err
+	}
 	if err := r.number(ctx, req, split, ops); err != nil {
 		return nil, err
 	}

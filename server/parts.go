@@ -68,7 +68,7 @@ func (s *Server) openWorker(ctx context.Context) error {
 func (s *Server) openRouter(ctx context.Context) error {
 	s.openGuard()
 	o := router.Options{
-		Catalog: s.catalog, Access: s.guard, Owners: router.Local(nil), Signer: s.signer(ctx, signTickets, ticketLife), Lake: s.tier,
+		Catalog: s.catalog, Access: s.guard, Quotas: s.quotas, Owners: router.Local(nil), Signer: s.signer(ctx, signTickets, ticketLife), Lake: s.tier,
 		Clock: s.clock, Logger: s.log, Registerer: s.metrics.registry,
 	}
 	if s.member == nil {
@@ -92,11 +92,11 @@ func (s *Server) openDoors(ctx context.Context) error {
 	s.flightAddr = l.Addr()
 	api := rest.New(rest.Options{
 		Version: s.version, Authentication: s.settings.authenticated(), FlightAddress: s.flightAddress(), Members: s.members,
-		Catalog: s.guard, Access: s.guard, Router: s.router, Lake: s.tier, LakeLocation: s.lakeLocation, IcebergAddress: s.icebergAddress(),
+		Catalog: s.guard, Access: s.guard, Quotas: s.quotas, Router: s.router, Lake: s.tier, LakeLocation: s.lakeLocation, IcebergAddress: s.icebergAddress(),
 		Clock: s.clock, Logger: s.log, Draining: s.draining,
 	})
 	s.flight = flightsvc.New(flightsvc.Options{
-		AdvertiseURI: s.advertiseURI(), Callers: s.callers, Audit: s.audit, Router: s.router, Catalog: s.guard, Actions: newActions(api), Tracer: s.tracer,
+		AdvertiseURI: s.advertiseURI(), Callers: s.callers, Audit: s.audit, Quotas: s.quotas, Router: s.router, Catalog: s.guard, Actions: newActions(api), Tracer: s.tracer,
 		Clock: s.clock, Logger: s.log, Registerer: s.metrics.registry,
 	})
 	s.serveFlight(l)

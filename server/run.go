@@ -20,6 +20,7 @@ import (
 
 	"github.com/millrace/millrace/auth"
 	"github.com/millrace/millrace/auth/audit"
+	"github.com/millrace/millrace/auth/quota"
 	"github.com/millrace/millrace/catalog"
 	"github.com/millrace/millrace/flightsvc"
 	"github.com/millrace/millrace/guard"
@@ -71,6 +72,7 @@ type Server struct {
 	member  *member // nil on a single node
 	tier    *tier.Manager
 	guard   *guard.Guard
+	quotas  *quota.Quotas
 	router  *router.Router
 	failAt  string
 	lake    lakeFormat

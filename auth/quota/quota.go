@@ -2,6 +2,7 @@ package quota
 
 import (
 	"context"
+	"fmt"
 	"math"
 	"sync"
 	"time"
@@ -9,36 +10,27 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promauto"
 
+	millrace "github.com/millrace/millrace"
 	"github.com/millrace/millrace/auth"
 	"github.com/millrace/millrace/errs"
 )
 
-// Limits are what a principal may do; 0 is no limit.
-type Limits struct {
-	WriteRows  int64 // a second
-	WriteBytes int64 // a second
-	ReadBytes  int64 // a second
-	Streams    int64 // at a time
-}
-
-// Clock tells the time, and waits.
-type Clock interface {
-	Now() time.Time
-	// Sleep waits, or returns ctx's error when it ends first.
-	Sleep(ctx context.Context, d time.Duration) error
-}
+// Clock tells the time.
+type Clock interface{ Now() time.Time }
 
 // Options are settings and components.
 type Options struct {
-	// Limits are those of a name as grants have it, user:<subject> or group:<name>, now. It
-	// is asked often, and by many at a time.
-	Limits     func(name string) Limits
-	Clock      Clock
+	// Quota is the quota of user:<subject>, of group:<name> or of millrace.DefaultPrincipal,
+	// now; nil: there is none. It is asked often, and by many at a time.
+	Quota func(name string) *millrace.Quota
+	Clock Clock
+	// Sleep waits, or returns ctx's error when it ends first; nil: by a timer.
+	Sleep      func(ctx context.Context, d time.Duration) error
 	Registerer prometheus.Registerer
 }
 
-// wait is how long a request waits at most before it is refused.
-const wait = time.Second
+// patience is how long a request waits at most before it is refused.
+const patience = time.Second
 
 // Quotas keeps the balances.
 type Quotas struct {
@@ -48,6 +40,7 @@ type Quotas struct {
 
 	mu       sync.Mutex
 	balances map[string]*balances
+	sweepAt  int // how many balances there are when those that say nothing are thrown away
 }
 
 // kind is what is limited by the second.
@@ -64,62 +57,136 @@ var kindNames = [kinds]string{"write_rows_per_s", "write_bytes_per_s", "read_byt
 
 const streamsName = "streams"
 
-func (l *Limits) of(k kind) int64 {
+func limitOf(l *millrace.Limits, k kind) int64 {
 	return [kinds]int64{l.WriteRows, l.WriteBytes, l.ReadBytes}[k]
-}
-
-// balances are those of a name.
-type balances struct {
-	at      [kinds]time.Time // when left was right
-	left    [kinds]float64   // below 0: overdrawn
-	streams int64
 }
 
 // New makes Quotas.
 func New(o Options) *Quotas {
+	if o.Sleep == nil {
+		o.Sleep = sleep
+	}
 	p := promauto.With(o.Registerer)
 	return &Quotas{
-		o: o, balances: map[string]*balances{},
+		o: o, balances: map[string]*balances{}, sweepAt: fewBalances,
 		refused: p.NewCounterVec(prometheus.CounterOpts{Name: "millrace_auth_quota_refused_total", Help: "Requests refused since a quota was used up."}, []string{"quota"}),
 		waited:  p.NewCounter(prometheus.CounterOpts{Name: "millrace_auth_quota_wait_seconds_total", Help: "Time that requests and streams waited for a quota."}),
 	}
 }
 
+func sleep(ctx context.Context, d time.Duration) error {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
 type streamKey struct{}
 
-// Streaming marks what is done in ctx as a stream's, which waits rather than be refused.
-func Streaming(ctx context.Context) context.Context { return context.WithValue(ctx, streamKey{}, true) }
+// Streaming marks what is done in ctx as a stream's, which is slowed down and not refused.
+// Pausing is called before it waits, each time; nil: there is nothing to do.
+func Streaming(ctx context.Context, pausing func()) context.Context {
+	if pausing == nil {
+		pausing = func() {}
+	}
+	return context.WithValue(ctx, streamKey{}, pausing)
+}
 
-// Write charges rows and bytes that are to be written; errs.QuotaExceeded refuses them.
+// streaming is what to call before waiting in a stream's ctx; nil when it is none.
+func streaming(ctx context.Context) (pausing func()) {
+	pausing, _ = ctx.Value(streamKey{}).(func())
+	return pausing
+}
+
+// Write charges rows and bytes that are to be written. A request waits for that, a second
+// at most, or is refused with errs.QuotaExceeded; a stream has waited by MayWrite.
 func (q *Quotas) Write(ctx context.Context, rows int, bytes int64) error {
-	return q.take(ctx, [kinds]int64{rowsWritten: int64(rows), bytesWritten: bytes})
-}
-
-// Read charges bytes that are to be sent; errs.QuotaExceeded refuses them.
-func (q *Quotas) Read(ctx context.Context, bytes int64) error {
-	return q.take(ctx, [kinds]int64{bytesRead: bytes})
-}
-
-func (q *Quotas) take(ctx context.Context, amounts [kinds]int64) error {
-	limited := q.limited(auth.Of(ctx))
-	if len(limited) == 0 {
+	of := q.limited(auth.Of(ctx))
+	if len(of) == 0 {
 		return nil
 	}
-	left := wait
-	_, patient := ctx.Value(streamKey{}).(bool)
+	amounts := [kinds]int64{rowsWritten: int64(rows), bytesWritten: bytes}
+	if streaming(ctx) != nil {
+		q.take(of, &amounts)
+		return nil
+	}
+	ask := [kinds]bool{rowsWritten: rows > 0, bytesWritten: bytes > 0}
+	_, err := q.await(ctx, of, ask, &amounts, patience, true)
+	return err
+}
+
+// MayWrite waits until the caller may write, a second at most, or refuses with
+// errs.QuotaExceeded. It charges nothing: who asks before he reads what is to be written
+// waits, or is refused, without holding it.
+func (q *Quotas) MayWrite(ctx context.Context) error {
+	_, err := q.may(ctx, [kinds]bool{rowsWritten: true, bytesWritten: true}, patience, true)
+	return err
+}
+
+// WaitWrite is MayWrite for a stream that has begun: it waits for most, and says whether
+// the caller may write then.
+func (q *Quotas) WaitWrite(ctx context.Context, most time.Duration) (may bool, err error) {
+	return q.may(ctx, [kinds]bool{rowsWritten: true, bytesWritten: true}, most, false)
+}
+
+// MayRead waits until the caller may read, a second at most, or refuses with
+// errs.QuotaExceeded.
+func (q *Quotas) MayRead(ctx context.Context) error {
+	_, err := q.may(ctx, [kinds]bool{bytesRead: true}, patience, true)
+	return err
+}
+
+// Read charges bytes that were read. A stream then waits until the caller may read more,
+// for most, and is told whether he may; a request that has begun always may.
+func (q *Quotas) Read(ctx context.Context, bytes int64, most time.Duration) (may bool, err error) {
+	of := q.limited(auth.Of(ctx))
+	if len(of) == 0 {
+		return true, nil
+	}
+	if bytes > 0 {
+		q.take(of, &[kinds]int64{bytesRead: bytes})
+	}
+	if streaming(ctx) == nil {
+		return true, nil
+	}
+	return q.await(ctx, of, [kinds]bool{bytesRead: true}, nil, most, false)
+}
+
+func (q *Quotas) may(ctx context.Context, ask [kinds]bool, most time.Duration, refuse bool) (bool, error) {
+	of := q.limited(auth.Of(ctx))
+	if len(of) == 0 {
+		return true, nil
+	}
+	return q.await(ctx, of, ask, nil, most, refuse)
+}
+
+// await waits until none of the balances that are asked for is overdrawn, for most, and
+// charges the amounts then. When that takes longer it says so, or refuses.
+func (q *Quotas) await(ctx context.Context, of []limited, ask [kinds]bool, amounts *[kinds]int64, most time.Duration, refuse bool) (may bool, err error) {
 	for {
-		need, k := q.try(limited, &amounts)
-		if need == 0 {
-			return nil
+		w := q.try(of, ask, amounts)
+		if w.need == 0 {
+			return true, nil
 		}
-		if !patient && need > left {
-			q.refused.WithLabelValues(kindNames[k]).Inc()
-			return exceeded(kindNames[k], need)
+		if w.need > most && refuse {
+			q.refused.WithLabelValues(kindNames[w.kind]).Inc()
+			return false, w.exceeded()
 		}
-		left -= need
-		q.waited.Add(need.Seconds())
-		if err := q.o.Clock.Sleep(ctx, need); err != nil {
-			return err
+		pause := min(w.need, most)
+		if pause <= 0 {
+			return false, nil
+		}
+		most -= pause
+		q.waited.Add(pause.Seconds())
+		if pausing := streaming(ctx); pausing != nil {
+			pausing()
+		}
+		if err := q.o.Sleep(ctx, pause); err != nil {
+			return false, err
 		}
 	}
 }
@@ -127,121 +194,106 @@ func (q *Quotas) take(ctx context.Context, amounts [kinds]int64) error {
 // limited is a name with limits.
 type limited struct {
 	name   string
-	limits Limits
+	limits millrace.Limits
 }
 
-// limited are the limits that hold for a principal: its own, and those of its groups.
+// limited are the limits that hold for a principal: its own, and those of its groups; when
+// it has neither, those of everybody who has none.
 func (q *Quotas) limited(p *auth.Principal) []limited {
 	if p == nil || p.MayAll() {
 		return nil
 	}
 	var out []limited
-	if l := q.o.Limits(p.Name); l != (Limits{}) {
-		out = append(out, limited{p.Name, l})
-	}
-	for _, g := range p.Groups {
-		if l := q.o.Limits(g); l != (Limits{}) {
-			out = append(out, limited{g, l})
+	has := false
+	add := func(name string, l *millrace.Quota) {
+		has = has || l != nil
+		if l != nil && l.Limits != (millrace.Limits{}) {
+			out = append(out, limited{name, l.Limits})
 		}
+	}
+	add(p.Name, q.o.Quota(p.Name))
+	for _, g := range p.Groups {
+		add(g, q.o.Quota(g))
+	}
+	if !has {
+		add(p.Name, q.o.Quota(millrace.DefaultPrincipal))
 	}
 	return out
 }
 
-// try charges the amounts when none of the balances is overdrawn. Else it says after which
-// time that may be so, and which is.
-func (q *Quotas) try(of []limited, amounts *[kinds]int64) (need time.Duration, which kind) {
+// waiting says how long it takes until a balance is above nothing, and which.
+type waiting struct {
+	need time.Duration
+	kind kind
+	name string
+}
+
+// exceeded refuses for want of a quota.
+func (w *waiting) exceeded() error {
+	s := int(min(math.Ceil(w.need.Seconds()), math.MaxInt32))
+	return &errs.Error{
+		Code: errs.QuotaExceeded, RetryAfter: s,
+		Message: fmt.Sprintf("the quota %s of %s is used up for another %s", kindNames[w.kind], w.name, time.Duration(s)*time.Second),
+	}
+}
+
+// try charges the amounts, if there are some, when none of the balances that are asked for
+// is overdrawn. Else it says after which time that may be so, and which is.
+func (q *Quotas) try(of []limited, ask [kinds]bool, amounts *[kinds]int64) (w waiting) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	now := q.o.Clock.Now()
 	for _, l := range of {
-		b := q.of(l.name)
+		b := q.of(l.name, now)
 		for k := range kinds {
-			limit := float64(l.limits.of(k))
-			if limit == 0 || amounts[k] == 0 {
+			limit := float64(limitOf(&l.limits, k))
+			if limit == 0 || !ask[k] {
 				continue
 			}
 			b.fill(k, limit, now)
 			if b.left[k] <= 0 {
 				// A little more, so that it is above nothing then.
-				if d := time.Duration(math.Ceil(-b.left[k]/limit*float64(time.Second))) + time.Millisecond; d > need {
-					need, which = d, k
+				if d := seconds(-b.left[k]/limit) + time.Millisecond; d > w.need {
+					w = waiting{d, k, l.name}
 				}
 			}
 		}
 	}
-	if need > 0 {
-		return need, which
+	if w.need == 0 && amounts != nil {
+		q.takeLocked(of, amounts, now)
 	}
-	for _, l := range of {
-		b := q.of(l.name)
-		for k := range kinds {
-			if l.limits.of(k) > 0 {
-				b.left[k] -= float64(amounts[k])
-			}
-		}
-	}
-	return 0, 0
+	return w
 }
 
-// fill gives a balance what it has gained since it was looked at.
-func (b *balances) fill(k kind, limit float64, now time.Time) {
-	if b.at[k].IsZero() {
-		b.left[k], b.at[k] = limit, now
-		return
-	}
-	if since := now.Sub(b.at[k]).Seconds(); since > 0 {
-		b.left[k], b.at[k] = min(limit, b.left[k]+limit*since), now
-	}
-}
-
-// of are the balances of a name that has limits.
-func (q *Quotas) of(name string) *balances {
-	b := q.balances[name]
-	if b == nil {
-		b = &balances{}
-		q.balances[name] = b
-	}
-	return b
-}
-
-// Stream counts a stream until it is closed; errs.QuotaExceeded when the principal has as
-// many as it may.
-func (q *Quotas) Stream(ctx context.Context) (closed func(), err error) {
-	limited := q.limited(auth.Of(ctx))
+// take charges amounts, whatever is left.
+func (q *Quotas) take(of []limited, amounts *[kinds]int64) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	var counted []*balances
-	for _, l := range limited {
-		if l.limits.Streams == 0 {
-			continue
-		}
-		b := q.of(l.name)
-		if b.streams >= l.limits.Streams {
-			q.refused.WithLabelValues(streamsName).Inc()
-			return nil, errs.New(errs.QuotaExceeded, "%s has %d streams open, and may have no more: close one, or ask for a larger quota of %s", l.name, b.streams, streamsName)
-		}
-		counted = append(counted, b)
-	}
-	for _, b := range counted {
-		b.streams++
-	}
-	var once sync.Once
-	return func() {
-		once.Do(func() {
-			q.mu.Lock()
-			defer q.mu.Unlock()
-			for _, b := range counted {
-				b.streams--
-			}
-		})
-	}, nil
+	q.takeLocked(of, amounts, q.o.Clock.Now())
 }
 
-// exceeded refuses for want of a quota.
-func exceeded(quota string, need time.Duration) error {
-	s := int(math.Ceil(need.Seconds()))
-	return &errs.Error{
-		Code: errs.QuotaExceeded, RetryAfter: s,
-		Message: "the quota " + quota + " is used up for another " + (time.Duration(s) * time.Second).String(),
+// REQUIRES: q.mu is held.
+func (q *Quotas) takeLocked(of []limited, amounts *[kinds]int64, now time.Time) {
+	for _, l := range of {
+		b := q.of(l.name, now)
+		for k := range kinds {
+			if limit := float64(limitOf(&l.limits, k)); limit > 0 && amounts[k] > 0 {
+				b.fill(k, limit, now)
+				b.left[k] -= float64(amounts[k])
+				b.full = maxTime(b.full, now.Add(seconds((limit-b.left[k])/limit)))
+			}
+		}
 	}
+}
+
+// seconds is a duration, at most 30 years.
+func seconds(s float64) time.Duration {
+	return time.Duration(math.Ceil(min(s, 1e9) * float64(time.Second)))
+}
+
+func maxTime(a, b time.Time) time.Time {
+	if a.After(b) {
+		return a
+	}
+	return b
 }

@@ -2,6 +2,7 @@ package quota_test
 
 import (
 	"context"
+	"fmt"
 	"sync"
 	"testing"
 	"time"
@@ -10,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"pgregory.net/rapid"
 
+	millrace "github.com/millrace/millrace"
 	"github.com/millrace/millrace/auth"
 	"github.com/millrace/millrace/auth/quota"
 	"github.com/millrace/millrace/errs"
@@ -28,7 +30,7 @@ func (c *clock) Now() time.Time {
 	return c.now
 }
 
-func (c *clock) Sleep(ctx context.Context, d time.Duration) error {
+func (c *clock) sleep(ctx context.Context, d time.Duration) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.now, c.slept = c.now.Add(d), c.slept+d
@@ -41,11 +43,17 @@ func (c *clock) pass(d time.Duration) {
 	c.now = c.now.Add(d)
 }
 
-type limits map[string]quota.Limits
+type limits map[string]millrace.Limits
 
 func newQuotas(l limits) (*quota.Quotas, *clock) {
 	c := &clock{now: time.Unix(1_800_000_000, 0)}
-	return quota.New(quota.Options{Limits: func(name string) quota.Limits { return l[name] }, Clock: c, Registerer: prometheus.NewRegistry()}), c
+	of := func(name string) *millrace.Quota {
+		if limits, has := l[name]; has {
+			return &millrace.Quota{Principal: name, Limits: limits}
+		}
+		return nil
+	}
+	return quota.New(quota.Options{Quota: of, Clock: c, Sleep: c.sleep, Registerer: prometheus.NewRegistry()}), c
 }
 
 func as(t interface{ Context() context.Context }, subject string, groups ...string) context.Context {
@@ -62,10 +70,13 @@ func TestRequestsWait(t *testing.T) {
 	for range 3 { // it is overdrawn by 350
 		err := q.Write(ann, 1, 1)
 		require.True(t, errs.Is(err, errs.QuotaExceeded), "%v", err)
-		require.ErrorContains(t, err, "write_rows_per_s is used up for another 4s")
+		require.ErrorContains(t, err, "write_rows_per_s of user:ann is used up for another 4s")
 		require.Equal(t, 4, err.(*errs.Error).Wait()) //nolint:errorlint // it is what is given
 	}
-	require.NoError(t, q.Read(ann, 1<<40), "of which there is no quota")
+	require.Error(t, q.MayWrite(ann))
+	require.NoError(t, q.MayRead(ann))
+	may, err := q.Read(ann, 1<<40, 0)
+	require.True(t, may && err == nil, "of which there is no quota")
 	c.pass(3 * time.Second)
 	require.NoError(t, q.Write(ann, 1, 1))
 	require.InDelta(t, 0.5, c.slept.Seconds(), 0.01)
@@ -74,17 +85,101 @@ func TestRequestsWait(t *testing.T) {
 	require.NoError(t, q.Write(t.Context(), 1000, 1))
 }
 
-// A stream waits as long as it takes, unless it ends.
-func TestStreamsWait(t *testing.T) {
+// A read that has begun goes on, and is charged; the next one is refused. One of a stream
+// waits between its steps, as long as it is told to.
+func TestReads(t *testing.T) {
 	q, c := newQuotas(limits{"user:ann": {ReadBytes: 1000}})
-	ctx, cancel := context.WithCancel(quota.Streaming(as(t, "ann")))
-	defer cancel()
-	for range 10 {
-		require.NoError(t, q.Read(ctx, 10_000))
+	ann := as(t, "ann")
+	require.NoError(t, q.MayRead(ann))
+	for range 5 {
+		may, err := q.Read(ann, 1000, time.Hour)
+		require.True(t, may && err == nil)
 	}
-	require.InDelta(t, 90, c.slept.Seconds(), 2)
+	require.Zero(t, c.slept)
+	require.ErrorContains(t, q.MayRead(ann), "for another 5s")
+	pauses := 0
+	ctx, cancel := context.WithCancel(quota.Streaming(ann, func() { pauses++ }))
+	require.ErrorContains(t, q.MayRead(ctx), "for another 5s", "a stream that has not begun is refused as a request is")
+	may, err := q.Read(ctx, 0, time.Second)
+	require.True(t, !may && err == nil)
+	require.InDelta(t, 1, c.slept.Seconds(), 0.01)
+	may, err = q.Read(ctx, 0, 0)
+	require.True(t, !may && err == nil)
+	may, err = q.Read(ctx, 0, time.Hour)
+	require.True(t, may && err == nil)
+	require.InDelta(t, 4, c.slept.Seconds(), 0.01)
+	require.Equal(t, 2, pauses)
+	for range 10 {
+		may, err := q.Read(ctx, 10_000, time.Hour)
+		require.True(t, may && err == nil)
+	}
+	require.InDelta(t, 104, c.slept.Seconds(), 1)
 	cancel()
-	require.ErrorIs(t, q.Read(ctx, 1), context.Canceled)
+	_, err = q.Read(ctx, 1_000_000, time.Hour)
+	require.ErrorIs(t, err, context.Canceled)
+}
+
+// A stream's writes are charged at once, and it waits before the next.
+func TestStreamedWrites(t *testing.T) {
+	q, c := newQuotas(limits{"user:ann": {WriteBytes: 1000}})
+	ctx := quota.Streaming(as(t, "ann"), nil)
+	require.NoError(t, q.MayWrite(ctx))
+	for range 10 {
+		require.NoError(t, q.Write(ctx, 1, 10_000))
+		may, err := q.WaitWrite(ctx, time.Hour)
+		require.True(t, may && err == nil)
+	}
+	require.InDelta(t, 99, c.slept.Seconds(), 1)
+	require.NoError(t, q.Write(ctx, 1, 10_000))
+	may, err := q.WaitWrite(ctx, time.Second)
+	require.True(t, !may && err == nil)
+	require.True(t, errs.Is(q.MayWrite(ctx), errs.QuotaExceeded))
+	require.True(t, errs.Is(q.Write(as(t, "ann"), 1, 1), errs.QuotaExceeded))
+}
+
+// Who has a quota neither himself nor by a group has the default one, for himself.
+func TestDefault(t *testing.T) {
+	q, c := newQuotas(limits{"default": {WriteRows: 10, Streams: 1}, "user:free": {}, "group:g": {WriteRows: 1000}})
+	for _, name := range []string{"ann", "bob"} {
+		require.NoError(t, q.Write(as(t, name), 30, 1))
+		require.ErrorContains(t, q.Write(as(t, name), 1, 1), "of user:"+name)
+		_, err := q.Stream(as(t, name))
+		require.NoError(t, err)
+		_, err = q.Stream(as(t, name))
+		require.True(t, errs.Is(err, errs.QuotaExceeded))
+		require.Equal(t, 5, err.(*errs.Error).Wait()) //nolint:errorlint // it is what is given
+	}
+	for range 3 {
+		require.NoError(t, q.Write(as(t, "free"), 1_000_000, 1))
+		require.NoError(t, q.Write(as(t, "eve", "g"), 100, 1))
+		require.NoError(t, q.Write(auth.With(t.Context(), auth.Anyone), 1_000_000, 1))
+		_, err := q.Stream(as(t, "eve", "g"))
+		require.NoError(t, err)
+	}
+	require.Zero(t, c.slept)
+}
+
+// U4: callers that come and go leave nothing, and those beyond the bound share a balance.
+func TestBalancesAreBounded(t *testing.T) {
+	q, c := newQuotas(limits{"default": {WriteRows: 10}})
+	many := func(from, n int) (refused int) {
+		for i := range n {
+			if q.Write(as(t, fmt.Sprint(from+i)), 100, 1) != nil {
+				refused++
+			}
+		}
+		return refused
+	}
+	for i := range 20 {
+		require.Zero(t, many(i*2000, 2000))
+		require.LessOrEqual(t, q.Len(), 4096)
+		c.pass(time.Minute)
+	}
+	require.Positive(t, many(1_000_000, 101_000))
+	require.LessOrEqual(t, q.Len(), 100_001)
+	c.pass(time.Minute)
+	require.Zero(t, many(2_000_000, 1))
+	require.LessOrEqual(t, q.Len(), 1)
 }
 
 // A group's quota is shared by its members, and holds beside their own.
