@@ -18,7 +18,7 @@ import (
 // every process stays ready, and afterwards all goes on by itself. Then all workers lose their disks at once: each row
 // comes back from the object store and the log, once (F9).
 //
-// E2E_STORE_SECONDS is how long each fault lasts.
+// E2E_STORE_SECONDS is how long the object store is away; the other faults last ten seconds.
 func TestClusterObjectStoreFaults(t *testing.T) {
 	f := newFleetOn(t, terrain{host: "127.0.0.1", faulty: true})
 	l := newLoad(t, f)
@@ -47,15 +47,15 @@ func TestClusterObjectStoreFaults(t *testing.T) {
 	}
 	require.Eventually(t, is("ok"), time.Minute, 100*time.Millisecond)
 
-	long := time.Duration(setting("E2E_STORE_SECONDS", 10)) * time.Second
 	for _, c := range []struct {
 		name  string
+		long  time.Duration
 		fault faultproxy.Schedule
 		fails bool
 	}{
-		{"away", faultproxy.Always(faultproxy.Reset), true},
-		{"slow", faultproxy.Always(faultproxy.Delay), false},
-		{"refusing", faultproxy.Seeded(1, faultproxy.Rates{
+		{"away", time.Duration(setting("E2E_STORE_SECONDS", 10)) * time.Second, faultproxy.Always(faultproxy.Reset), true},
+		{"slow", 10 * time.Second, faultproxy.Always(faultproxy.Delay), false},
+		{"refusing", 10 * time.Second, faultproxy.Seeded(1, faultproxy.Rates{
 			faultproxy.SlowDown: 200, faultproxy.InternalError: 100, faultproxy.Reset: 50, faultproxy.Truncate: 50,
 			faultproxy.LoseAnswer: 50, faultproxy.LoseAnswerSoftly: 50,
 		}), false},
@@ -75,7 +75,7 @@ func TestClusterObjectStoreFaults(t *testing.T) {
 				require.Equal(t, 200, a.status, "%s", a.body)
 			}
 		}
-		time.Sleep(time.Until(began.Add(long)))
+		time.Sleep(time.Until(began.Add(c.long)))
 		f.faults.Set(nil, 0)
 		t.Logf("%s it is well again", time.Now().Format("15:04:05.000"))
 		require.Eventually(t, is("ok"), 2*time.Minute, 100*time.Millisecond)
