@@ -86,9 +86,10 @@ cluster-test: build $(NATS_SERVER) $(VERSITYGW) ## the end-to-end tests against 
 	E2E_CLUSTER=1 E2E_MILLRACE=$(CURDIR)/$(BIN) E2E_KILLS=5 go test -count 1 -timeout 20m ./e2e -skip '$(SINGLE)'
 
 .PHONY: interop
-interop: build deploy-check $(VENV)/.installed $(SPARK_JARS) $(VERSITYGW) $(HIVE)/.installed ## the real binary against stock pyarrow, pandas, polars, pyiceberg, DuckDB and Spark, and catalogs of others
+interop: build deploy-check $(VENV)/.installed $(SPARK_JARS) $(VERSITYGW) $(NATS_SERVER) $(HIVE)/.installed ## the real binary, alone and as a cluster, against stock pyarrow, pandas, polars, pyiceberg, DuckDB and Spark, and catalogs of others
 	E2E_MILLRACE=$(CURDIR)/$(BIN) E2E_SPARK_ICEBERG=$(subst $(EMPTY) $(EMPTY),$(COMMA),$(SPARK_JARS)) \
 		E2E_CATALOG_JARS=$(CATALOG_JARS) E2E_HIVE=$(HIVE) $(VENV)/bin/python -m pytest -q e2e/python
+	E2E_MILLRACE=$(CURDIR)/$(BIN) E2E_NATS_SERVER=$(NATS_SERVER) $(VENV)/bin/python -m pytest -q e2e/python -m 'not spark and not alone'
 
 # Part of interop, since what it checks with comes from PyPI.
 .PHONY: deploy-check

@@ -59,7 +59,7 @@ func (c *Conn) Check(ctx context.Context, d Demands) (Findings, error) {
 	if n := c.nc.MaxPayload(); n < MinPayload {
 		return f, errs.New(errs.InvalidRequest, "max_payload of the NATS server is %d bytes; set it to %d or more", n, MinPayload)
 	}
-	if err := c.checkAccount(ctx, d.StoreBytes, f.Replicas); err != nil {
+	if err := c.CheckAccount(ctx, d.StoreBytes, f.Replicas); err != nil {
 		return f, err
 	}
 	if d.SystemURLs == "" && d.SystemCredentials == "" {
@@ -91,8 +91,9 @@ func (c *Conn) Check(ctx context.Context, d Demands) (Findings, error) {
 	return f, nil
 }
 
-// checkAccount compares what the account may store.
-func (c *Conn) checkAccount(ctx context.Context, storeBytes int64, replicas int) error {
+// CheckAccount compares what the account may store with what all streams together may
+// hold, once. The error, errs.InvalidRequest, says what to set.
+func (c *Conn) CheckAccount(ctx context.Context, storeBytes int64, replicas int) error {
 	ctx, cancel := context.WithTimeout(ctx, apiTimeout)
 	defer cancel()
 	info, err := c.js.AccountInfo(ctx)
@@ -108,7 +109,7 @@ func (c *Conn) checkAccount(ctx context.Context, storeBytes int64, replicas int)
 	}
 	tiered := limit == 0 && len(info.Tiers) > 0 // and ours has no limit
 	if !tiered && limit >= 0 && limit < need {
-		return errs.New(errs.InvalidRequest, "our NATS account may store %d bytes, and the logs take up to %d (%d replicas of %d): raise its limit, or make the logs smaller", limit, need, replicas, storeBytes)
+		return errs.New(errs.InvalidRequest, "our NATS account may store %d bytes, and the logs take up to %d (%d replicas of %d): raise its limit, or make the logs smaller (--log-max-size, for each shard)", limit, need, replicas, storeBytes)
 	}
 	return nil
 }

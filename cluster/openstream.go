@@ -139,7 +139,7 @@ func streamError(doing string, want jetstream.StreamConfig, err error) error {
 	case api.ErrorCode == errNoPeers || api.ErrorCode == errNoReplicas:
 		return errs.New(errs.InvalidRequest, "%s stream %s: it is to have %d replicas of %d bytes, and NATS has not so many servers with so much room: %s", doing, want.Name, want.Replicas, want.MaxBytes, api.Description)
 	case api.ErrorCode == errNoResources || api.ErrorCode == errNoStore || api.ErrorCode == errAccountStore:
-		return errs.New(errs.StorageFull, "%s stream %s: NATS has no room for %d bytes on %d servers: %s", doing, want.Name, want.MaxBytes, want.Replicas, api.Description)
+		return errs.New(errs.StorageFull, "%s stream %s: NATS cannot set %d bytes aside for it on %d servers (%s): give JetStream more room (max_file_store, an account's limit), or make the logs smaller (--log-max-size)", doing, want.Name, want.MaxBytes, want.Replicas, api.Description)
 	case api.Code == 503:
 		return errs.New(errs.Unavailable, "%s stream %s: %s", doing, want.Name, api.Description)
 	}

@@ -76,3 +76,13 @@ func TestClusterMistakeOneName(t *testing.T) {
 		return err == nil && a.status == http.StatusServiceUnavailable && strings.Contains(string(a.body), "another process runs as worker one")
 	}, time.Minute, 50*time.Millisecond)
 }
+
+// A cluster whose logs would not have room in NATS is refused at its start, which says what to set.
+func TestClusterMistakeStore(t *testing.T) {
+	nats, err := natstest.Start(t.Context(), natstest.Options{Dir: t.TempDir(), AccountStore: 4 << 30})
+	require.NoError(t, err)
+	t.Cleanup(nats.Close)
+	place := t.TempDir()
+	require.ErrorContains(t, member(t, nats, place).launch(), "make the logs smaller (--log-max-size, for each shard)")
+	require.NoError(t, member(t, nats, place, "--log-max-size", "1GiB").launch())
+}

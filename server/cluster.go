@@ -167,9 +167,12 @@ func patiently[T any](ctx context.Context, s *Server, open func() (T, error)) (T
 }
 
 // openLogs prepares the logs of the shards.
-func (s *Server) openLogs() error {
+func (s *Server) openLogs(ctx context.Context) error {
 	size, err := sizeOf("log-max-size", s.settings.LogMaxSize)
 	if err != nil {
+		return err
+	}
+	if err := s.member.conn.CheckAccount(ctx, size*int64(s.catalog.Shards()), s.member.replicas); err != nil {
 		return err
 	}
 	s.member.logs, err = stream.New(s.member.conn, stream.Options{

@@ -22,7 +22,7 @@ func (s *Server) openMember(ctx context.Context, o storage.Options) error {
 	if !s.settings.has(owner.RoleWorker) {
 		return nil
 	}
-	if err := s.openLogs(); err != nil {
+	if err := s.openLogs(ctx); err != nil {
 		return err
 	}
 	var err error

@@ -81,9 +81,61 @@ class Server:
         return flight.FlightClient(self.flight)
 
 
+class Cluster:
+    """A nats-server and the processes of a cluster, of which the last, a front, is what clients see."""
+
+    def __init__(self, binary, folder, nats_server):
+        folder = pathlib.Path(folder)
+        ports = folder / "nats"
+        ports.mkdir()
+        config = folder / "nats.conf"
+        config.write_text(f'listen: "127.0.0.1:-1"\nports_file_dir: "{ports}"\n'
+                          f'jetstream {{ store_dir: "{ports}", sync_interval: always }}\n')
+        self.log = open(folder / "nats.log", "ab")
+        self.nats = subprocess.Popen([nats_server, "-c", str(config)], stdout=self.log, stderr=self.log)
+        self.processes = []
+        try:
+            url = self.nats_url(ports)
+            flags = ["--nats-url", url, "--shards", "4", "--log-max-size", "256MiB", "--lake-uri", f"file://{folder}/lake", "--remote-uri", f"file://{folder}/remote"]
+            for name, roles in ("worker-1", "worker"), ("worker-2", "worker"), ("front", "front,tier"):
+                (folder / name).mkdir()
+                self.processes.append(Server(binary, folder / name, "--roles", roles, *flags).start())
+        except BaseException:
+            self.kill()
+            raise
+
+    @staticmethod
+    def nats_url(ports):
+        deadline = time.monotonic() + 30
+        while time.monotonic() < deadline:
+            for file in ports.glob("*.ports"):
+                try:
+                    return json.loads(file.read_text())["nats"][0]
+                except (ValueError, KeyError, IndexError):
+                    pass  # it is being written
+            time.sleep(0.02)
+        raise AssertionError("nats-server was not ready")
+
+    def kill(self):
+        for process in self.processes:
+            process.kill()
+        self.nats.kill()
+        self.nats.wait()
+        self.log.close()
+
+
 @pytest.fixture(scope="session")
 def server():
+    """A server alone, or a front of a cluster when E2E_NATS_SERVER names a nats-server to run one with."""
+    nats_server = os.environ.get("E2E_NATS_SERVER")
     with tempfile.TemporaryDirectory(prefix="millrace-interop-") as folder:
+        if nats_server:
+            c = Cluster(build(folder), folder, nats_server)
+            try:
+                yield c.processes[-1]
+            finally:
+                c.kill()
+            return
         data = pathlib.Path(folder) / "data"
         data.mkdir()
         s = Server(build(folder), data).start()

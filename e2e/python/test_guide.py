@@ -8,6 +8,10 @@ import re
 import subprocess
 import sys
 
+import pytest
+
+pytestmark = pytest.mark.alone
+
 GUIDE = pathlib.Path(__file__).parents[2] / "docs" / "guides" / "pyarrow.md"
 LAKE_READERS = GUIDE.with_name("lake-readers.md")
 

@@ -10,6 +10,8 @@ import requests
 from conftest import LAKE, Server, Table, build, column
 from lake_readers import PyIceberg, rows
 
+pytestmark = pytest.mark.alone
+
 MINE = {"table.datalake.freshness": "1h", "table.datalake.auto-compaction": "false", **LAKE}
 
 

@@ -13,6 +13,8 @@ from conftest import LAKE, ROOT, Server, Table, build, column
 from lake_readers import ALL
 from test_lake_rounds import COLUMNS, Model, rounds
 
+pytestmark = pytest.mark.alone
+
 
 @dataclasses.dataclass
 class Store:

@@ -13,6 +13,8 @@ from pyiceberg.catalog.rest import RestCatalog
 
 from conftest import LAKE, Server, build, command
 
+pytestmark = pytest.mark.alone
+
 
 @pytest.fixture(scope="module")
 def locked():
