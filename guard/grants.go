@@ -8,7 +8,6 @@ import (
 
 	millrace "github.com/millrace/millrace"
 	"github.com/millrace/millrace/auth"
-	"github.com/millrace/millrace/catalog"
 	"github.com/millrace/millrace/errs"
 )
 
@@ -123,17 +122,9 @@ func (g *Guard) object(of *millrace.Grant) (_ auth.Object, gone bool) {
 
 // Grants lists the grants on what the caller is admin of, by id, a page at a time.
 func (g *Guard) Grants(ctx context.Context, limit int, token string) (page []Grant, next string, err error) {
-	if limit == 0 {
-		limit = catalog.DefaultPage
-	}
-	if limit < 0 || limit > catalog.MaxPage {
-		return nil, "", errs.New(errs.InvalidValue, "limit is %d; it is 1 to %d", limit, catalog.MaxPage)
-	}
-	after := uint64(0)
-	if token != "" {
-		if after, err = strconv.ParseUint(token, 10, 32); err != nil {
-			return nil, "", errs.New(errs.InvalidValue, "page_token is not one that a list returned")
-		}
+	limit, after, err := pageOf(limit, token)
+	if err != nil {
+		return nil, "", err
 	}
 	listed(ctx)
 	for _, of := range g.cat.Grants() {

@@ -6,7 +6,6 @@ import (
 
 	millrace "github.com/millrace/millrace"
 	"github.com/millrace/millrace/catalog"
-	"github.com/millrace/millrace/errs"
 )
 
 // Quotas lists the quotas by id, a page at a time, for who is admin on everything.
@@ -14,17 +13,9 @@ func (g *Guard) Quotas(ctx context.Context, limit int, token string) (page []*mi
 	if err := g.Allow(ctx, millrace.VerbAdmin, nil); err != nil {
 		return nil, "", err
 	}
-	if limit == 0 {
-		limit = catalog.DefaultPage
-	}
-	if limit < 0 || limit > catalog.MaxPage {
-		return nil, "", errs.New(errs.InvalidValue, "limit is %d; it is 1 to %d", limit, catalog.MaxPage)
-	}
-	after := uint64(0)
-	if token != "" {
-		if after, err = strconv.ParseUint(token, 10, 32); err != nil {
-			return nil, "", errs.New(errs.InvalidValue, "page_token is not one that a list returned")
-		}
+	limit, after, err := pageOf(limit, token)
+	if err != nil {
+		return nil, "", err
 	}
 	for _, q := range g.cat.Quotas() {
 		if uint64(q.ID) <= after {
