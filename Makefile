@@ -169,6 +169,10 @@ lint: $(LINT) ## golangci-lint, import directions included
 fmt: $(LINT) ## format the source
 	$(LINT) fmt ./...
 
+.PHONY: sim
+sim: ## thousands of runs of the simulation, beyond those of its test
+	SIM_SEED=100000 SIM_RUNS=2000 go test -count 1 -timeout 30m ./cluster/sim
+
 .PHONY: fuzz
 fuzz: ## each fuzz target for FUZZTIME (30s)
 	@go list -f '{{if or .TestGoFiles .XTestGoFiles}}{{.Dir}} {{.ImportPath}}{{end}}' ./... | while read -r dir pkg; do \
