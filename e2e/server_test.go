@@ -297,8 +297,10 @@ func bareEnviron() []string {
 	return env
 }
 
-// tailBuffer keeps the last part of what is written to it.
+// tailBuffer keeps the last part of what is written to it, or all of it.
 type tailBuffer struct {
+	all bool
+
 	mu sync.Mutex
 	b  []byte
 }
@@ -308,7 +310,7 @@ func (b *tailBuffer) Write(p []byte) (int, error) {
 	defer b.mu.Unlock()
 	b.b = append(b.b, p...)
 	const most = 16 << 10
-	if len(b.b) > 2*most {
+	if len(b.b) > 2*most && !b.all {
 		b.b = append([]byte(nil), b.b[len(b.b)-most:]...)
 	}
 	return len(p), nil

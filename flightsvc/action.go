@@ -64,11 +64,12 @@ func (s *Service) DoAction(a *flight.Action, stream flight.FlightService_DoActio
 func (s *Service) act(ctx context.Context, a *flight.Action) ([]byte, error) {
 	var answer proto.Message
 	var err error
-	audit.Of(ctx).Operation(a.GetType())
 	switch a.GetType() {
 	case flight.RenewFlightEndpointActionType:
+		audit.Of(ctx).Operation(flight.RenewFlightEndpointActionType)
 		answer, err = s.renew(ctx, a.Body)
 	case flight.CancelFlightInfoActionType:
+		audit.Of(ctx).Operation(flight.CancelFlightInfoActionType)
 		answer, err = s.cancel(ctx, a.Body)
 	default:
 		return s.operate(ctx, a)
@@ -92,6 +93,7 @@ func (s *Service) operate(ctx context.Context, a *flight.Action) ([]byte, error)
 	if openapi.Operations()[i].Later {
 		return nil, errs.New(errs.NotImplemented, "%s is not implemented yet", id)
 	}
+	audit.Of(ctx).Operation(a.GetType())
 	body := a.GetBody()
 	if len(body) == 0 {
 		body = []byte("{}")

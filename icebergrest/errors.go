@@ -8,6 +8,8 @@ import (
 	"net/http"
 	"strconv"
 
+	"github.com/go-chi/chi/v5"
+
 	"github.com/millrace/millrace/errs"
 	"github.com/millrace/millrace/trace"
 )
@@ -68,7 +70,7 @@ func (h *Handler) fail(w http.ResponseWriter, r *http.Request, err error) {
 		e = &errs.Error{Code: errs.Internal, Err: err}
 	}
 	if e.Code == errs.Internal {
-		h.o.Logger.ErrorContext(r.Context(), "catalog request failed inside", slog.String("path", r.URL.Path), slog.Any("err", err))
+		h.o.Logger.ErrorContext(r.Context(), "catalog request failed inside", slog.String("route", chi.RouteContext(r.Context()).RoutePattern()), slog.Any("err", err))
 		e = errs.New(errs.Internal, "the server met an error it did not foresee; its log tells more")
 	}
 	Refuse(w, r, e)

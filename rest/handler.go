@@ -134,11 +134,16 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 			if p == http.ErrAbortHandler { //nolint:errorlint // the sentinel itself is thrown
 				panic(p)
 			}
-			h.o.Logger.ErrorContext(r.Context(), "request panicked", slog.String("path", r.URL.Path), slog.String("panic", fmt.Sprint(p)))
+			h.o.Logger.ErrorContext(r.Context(), "request panicked", route(r), slog.String("panic", fmt.Sprint(p)))
 			h.problem(w, r, errs.New(errs.Internal, "the request met a bug"))
 		}
 	}()
 	h.mux.ServeHTTP(w, r)
+}
+
+// route is what a line of the log says of a request: its path may hold a key.
+func route(r *http.Request) slog.Attr {
+	return slog.String("route", chi.RouteContext(r.Context()).RoutePattern())
 }
 
 // head answers HEAD as GET where there is no operation of its own; the body is

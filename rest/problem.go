@@ -37,8 +37,7 @@ func (h *Handler) problemBody(w http.ResponseWriter, r *http.Request, err error)
 	kind.RetryAfterSeconds = e.Wait()
 	detail := e.Error()
 	if e.Code == errs.Internal {
-		h.o.Logger.ErrorContext(r.Context(), "request failed inside",
-			slog.String("path", r.URL.Path), slog.Any("err", err))
+		h.o.Logger.ErrorContext(r.Context(), "request failed inside", route(r), slog.Any("err", err))
 		detail = "the server met an error it did not foresee; its log tells more under this request id"
 	}
 	// What people look for first stands first.

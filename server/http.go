@@ -88,8 +88,9 @@ func (f *front) handler() http.Handler {
 			f.metrics.failed(req.Failure())
 			record.End(outcome(req, rec.status))
 			endSpan(span, req, r.Method, rctx.RoutePattern(), rec.status)
+			// The path itself may hold a key, or a secret that was put there by mistake.
 			f.log.DebugContext(r.Context(), "request", slog.String("method", r.Method),
-				slog.String("path", r.URL.Path), slog.Int("status", rec.status), slog.Duration("took", took))
+				slog.String("route", rctx.RoutePattern()), slog.Int("status", rec.status), slog.Duration("took", took))
 		}()
 		if f.pages.admit(rec, r) {
 			f.route(rec, r)

@@ -84,6 +84,9 @@ func (s *Settings) Validate() error {
 	if err := s.refuseLater(); err != nil {
 		return err
 	}
+	if err := s.checkPasswords(); err != nil {
+		return err
+	}
 	if err := s.checkCluster(); err != nil {
 		return err
 	}
