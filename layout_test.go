@@ -23,7 +23,7 @@ var mayImport = map[string][]string{
 	"internal": {},
 	"row":      {".", "errs"},
 	"filter":   {".", "errs", "row"},
-	"objstore": {".", "errs"},
+	"objstore": {".", "errs", "trace"},
 	// Of storage, remote alone knows the object store.
 	"storage": {".", "errs", "row", "filter", "internal", "objstore", "trace"},
 	"catalog": {".", "errs", "row", "internal", "objstore"},

@@ -129,10 +129,28 @@ func (c *spanTaker) chain(t *testing.T, trace, caller string, names ...string) [
 	return found
 }
 
+// tasks says whether a process did something by itself, and within that something else.
+// REQUIRES: c.mu is held.
+func (c *spanTaker) tasks(instance, task, within string) bool {
+	for _, all := range c.spans {
+		for _, s := range all {
+			if s.GetName() != task || s.instance != instance || len(s.GetParentSpanId()) > 0 {
+				continue
+			}
+			if within == "" || slices.ContainsFunc(all, func(in takenSpan) bool {
+				return in.GetName() == within && string(in.GetParentSpanId()) == string(s.GetSpanId())
+			}) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
 // In a cluster of processes a request is one trace, its caller's: from the front to the
 // owner of the shard, its log and back, through both doors; lines of both processes'
 // logs name the trace and the request, and no span has a value of a row. Rounds to the lake
-// are traces of their own.
+// and what shards do unasked are traces of their own, with their calls to the object store.
 func TestTraces(t *testing.T) {
 	t.Parallel()
 	c, byGRPC, byHTTP := newSpanTaker(t)
@@ -193,14 +211,7 @@ func TestTraces(t *testing.T) {
 	require.Eventually(t, func() bool {
 		c.mu.Lock()
 		defer c.mu.Unlock()
-		for _, all := range c.spans {
-			for _, s := range all {
-				if s.GetName() == "lake round" && s.instance == "f1" && len(s.GetParentSpanId()) == 0 {
-					return true
-				}
-			}
-		}
-		return false
+		return c.tasks("f1", "lake round", "objstore create") && c.tasks("w1", "shard open", "")
 	}, time.Minute, 50*time.Millisecond, "no round")
 	require.Contains(t, worker.log.String(), `"ready"`)
 	c.mu.Lock()

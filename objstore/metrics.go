@@ -6,6 +6,8 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promauto"
+
+	"github.com/millrace/millrace/trace"
 )
 
 // metrics are what a store counts, by operation.
@@ -41,6 +43,12 @@ func newMetrics(reg prometheus.Registerer) *metrics {
 	}
 }
 
+// spanNames are those of the operations in traces.
+var spanNames = map[string]string{
+	opGet: "objstore get", opReadAt: "objstore read_at", opStat: "objstore stat", opList: "objstore list",
+	opPut: "objstore put", opCreate: "objstore create", opWrite: "objstore write", opRemove: "objstore remove",
+}
+
 // measured is a store whose calls are counted.
 type measured struct {
 	Store
@@ -50,22 +58,28 @@ type measured struct {
 
 func measure(s Store, m *metrics) Store { return &measured{Store: s, m: m} }
 
-// call begins to measure an operation; what it gives ends it.
-func (m *metrics) call(operation string) func(error) {
+// call begins to measure an operation; what it gives ends it. In a trace it is a span, which
+// does not name the key: partitions of lake tables stand in keys by their values.
+func (m *metrics) call(ctx context.Context, operation string) (context.Context, func(error)) {
+	ctx, span := trace.Call(ctx, spanNames[operation])
 	timer := prometheus.NewTimer(m.duration.WithLabelValues(operation))
 	m.inFlight.Inc()
-	return func(err error) {
+	return ctx, func(err error) {
 		m.inFlight.Dec()
 		timer.ObserveDuration()
-		if err != nil && !errors.Is(err, ErrExists) && !errors.Is(err, ErrNotExist) {
+		if errors.Is(err, ErrExists) || errors.Is(err, ErrNotExist) {
+			err = nil // they are answers
+		}
+		if err != nil {
 			m.failures.WithLabelValues(operation).Inc()
 		}
+		span.End(err)
 	}
 }
 
 // Get is part of Reader.
 func (s *measured) Get(ctx context.Context, key string) ([]byte, error) {
-	end := s.m.call(opGet)
+	ctx, end := s.m.call(ctx, opGet)
 	body, err := s.Store.Get(ctx, key)
 	s.m.readBytes.Add(float64(len(body)))
 	end(err)
@@ -74,7 +88,7 @@ func (s *measured) Get(ctx context.Context, key string) ([]byte, error) {
 
 // ReadAt is part of Reader.
 func (s *measured) ReadAt(ctx context.Context, key string, p []byte, off int64) error {
-	end := s.m.call(opReadAt)
+	ctx, end := s.m.call(ctx, opReadAt)
 	err := s.Store.ReadAt(ctx, key, p, off)
 	if err == nil {
 		s.m.readBytes.Add(float64(len(p)))
@@ -85,7 +99,7 @@ func (s *measured) ReadAt(ctx context.Context, key string, p []byte, off int64) 
 
 // Stat is part of Reader.
 func (s *measured) Stat(ctx context.Context, key string) (Info, error) {
-	end := s.m.call(opStat)
+	ctx, end := s.m.call(ctx, opStat)
 	info, err := s.Store.Stat(ctx, key)
 	end(err)
 	return info, err
@@ -94,7 +108,7 @@ func (s *measured) Stat(ctx context.Context, key string) (Info, error) {
 // List is part of Reader. Its time is that of the caller's function too; an error of
 // that is no failure.
 func (s *measured) List(ctx context.Context, prefix string, give func(Info) error) error {
-	end := s.m.call(opList)
+	ctx, end := s.m.call(ctx, opList)
 	var given error
 	err := s.Store.List(ctx, prefix, func(i Info) error {
 		given = give(i)
@@ -110,17 +124,17 @@ func (s *measured) List(ctx context.Context, prefix string, give func(Info) erro
 
 // Put is part of Store.
 func (s *measured) Put(ctx context.Context, key string, body []byte) error {
-	return s.wrote(opPut, body, func() error { return s.Store.Put(ctx, key, body) })
+	return s.wrote(ctx, opPut, body, func(ctx context.Context) error { return s.Store.Put(ctx, key, body) })
 }
 
 // Create is part of Store.
 func (s *measured) Create(ctx context.Context, key string, body []byte) error {
-	return s.wrote(opCreate, body, func() error { return s.Store.Create(ctx, key, body) })
+	return s.wrote(ctx, opCreate, body, func(ctx context.Context) error { return s.Store.Create(ctx, key, body) })
 }
 
-func (s *measured) wrote(operation string, body []byte, write func() error) error {
-	end := s.m.call(operation)
-	err := write()
+func (s *measured) wrote(ctx context.Context, operation string, body []byte, write func(context.Context) error) error {
+	ctx, end := s.m.call(ctx, operation)
+	err := write(ctx)
 	if err == nil {
 		s.m.writtenBytes.Add(float64(len(body)))
 	}
@@ -130,7 +144,7 @@ func (s *measured) wrote(operation string, body []byte, write func() error) erro
 
 // Remove is part of Store.
 func (s *measured) Remove(ctx context.Context, keys ...string) error {
-	end := s.m.call(opRemove)
+	ctx, end := s.m.call(ctx, opRemove)
 	err := s.Store.Remove(ctx, keys...)
 	end(err)
 	return err
@@ -138,7 +152,7 @@ func (s *measured) Remove(ctx context.Context, keys ...string) error {
 
 // Writer is part of Store.
 func (s *measured) Writer(ctx context.Context, key string) (Writer, error) {
-	end := s.m.call(opWrite)
+	ctx, end := s.m.call(ctx, opWrite)
 	w, err := s.Store.Writer(ctx, key)
 	if err != nil {
 		end(err)
@@ -169,9 +183,19 @@ func (w *measuredWriter) Close() error {
 	if err == nil {
 		w.m.writtenBytes.Add(float64(w.bytes))
 	}
+	w.over(err)
+	return err
+}
+
+// Abort is part of Writer.
+func (w *measuredWriter) Abort() {
+	w.Writer.Abort()
+	w.over(nil)
+}
+
+func (w *measuredWriter) over(err error) {
 	if w.end != nil {
 		w.end(err)
 		w.end = nil
 	}
-	return err
 }

@@ -2,6 +2,7 @@ package objstore_test
 
 import (
 	"errors"
+	"fmt"
 	"os"
 	"regexp"
 	"strings"
@@ -9,8 +10,11 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/stretchr/testify/require"
+	sdktrace "go.opentelemetry.io/otel/sdk/trace"
+	"go.opentelemetry.io/otel/sdk/trace/tracetest"
 
 	"github.com/millrace/millrace/objstore"
+	"github.com/millrace/millrace/trace"
 )
 
 // Calls, bytes and failures are counted by operation, under names that stay and stand
@@ -93,4 +97,39 @@ func counted(t *testing.T, reg *prometheus.Registry) map[string]float64 {
 		}
 	}
 	return out
+}
+
+// Calls below a request or a task that is traced are spans of it, without the key, which
+// may hold values; what is not there is no failure. Without a trace there is none.
+func TestTraces(t *testing.T) {
+	got := tracetest.NewInMemoryExporter()
+	tracer := trace.NewTracer(sdktrace.NewTracerProvider(sdktrace.WithSyncer(got)))
+	s, err := objstore.Open(t.Context(), "file://"+t.TempDir(), objstore.Options{})
+	require.NoError(t, err)
+	require.NoError(t, s.Put(t.Context(), "untraced", nil))
+	ctx, span := tracer.Begin(t.Context(), "task")
+	require.NoError(t, s.Put(ctx, "secret=1", nil))
+	require.NoError(t, s.Create(ctx, "b", nil))
+	require.ErrorIs(t, s.Create(ctx, "b", nil), objstore.ErrExists)
+	_, err = s.Get(ctx, "none")
+	require.ErrorIs(t, err, objstore.ErrNotExist)
+	require.Error(t, s.Put(ctx, "b/c", nil))
+	for _, end := range []func(objstore.Writer){func(w objstore.Writer) { require.NoError(t, w.Close()) }, objstore.Writer.Abort} {
+		w, err := s.Writer(ctx, "w")
+		require.NoError(t, err)
+		end(w)
+	}
+	span.End(nil)
+	var names []string
+	for _, one := range got.GetSpans() {
+		name := one.Name
+		if one.Status.Code != 0 {
+			name += " " + one.Status.Description
+		}
+		names = append(names, name)
+		require.NotContains(t, fmt.Sprint(one.Attributes), "secret")
+	}
+	require.Equal(t, []string{
+		"objstore put", "objstore create", "objstore create", "objstore get", "objstore put unavailable", "objstore write", "objstore write", "task",
+	}, names)
 }

@@ -44,7 +44,7 @@ func (s *Server) openWorker(ctx context.Context) error {
 	o := storage.Options{
 		Dir: s.dir, Cluster: s.catalog.ClusterID(), Shards: s.catalog.Shards(), CacheBytes: cache,
 		KeepExpired: keepExpired,
-		FS:          vfs.Default, Clock: s.clock, Logger: s.log, Registerer: s.metrics.registry,
+		FS:          vfs.Default, Clock: s.clock, Logger: s.log, Registerer: s.metrics.registry, Tracer: s.tracer,
 	}
 	if s.member != nil {
 		return s.openMember(ctx, o)

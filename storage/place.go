@@ -75,7 +75,7 @@ func (w *Worker) options(id millrace.ShardID, log wal.Log) shard.Options {
 		TailBytes: o.TailBytes, BucketTailBytes: o.BucketTailBytes, QueueBytes: o.QueueBytes, MemTableBytes: o.MemTableBytes,
 		Codec: o.Codec, MaxSnapshots: o.MaxSnapshots, KeepExpired: o.KeepExpired, FollowEvery: o.FollowEvery,
 		FS: o.FS, Log: log, Cache: w.cache, RowCacheBytes: o.rowCacheBytes() / int64(max(o.ShardsHere, here, 1)),
-		Clock: o.Clock, Logger: o.Logger, Metrics: w.metrics, Hook: o.Hook,
+		Clock: o.Clock, Logger: o.Logger, Metrics: w.metrics, Tracer: o.Tracer, Hook: o.Hook,
 	}
 }
 

@@ -22,6 +22,7 @@ import (
 	"github.com/millrace/millrace/storage/segment"
 	"github.com/millrace/millrace/storage/shard"
 	"github.com/millrace/millrace/storage/wal"
+	"github.com/millrace/millrace/trace"
 )
 
 // Options are a worker's settings and components.
@@ -53,6 +54,7 @@ type Options struct {
 	Clock      shard.Clock
 	Logger     *slog.Logger
 	Registerer prometheus.Registerer
+	Tracer     *trace.Tracer      // nil: nothing is traced
 	Hook       func(point string) // for tests; see shard.Options
 }
 

@@ -48,7 +48,9 @@ func (t *table) maintain() {
 	t.m.o.Logger.Warn("maintenance of a lake table failed", tableID(t.id), errAttr(err))
 }
 
-func (t *table) maintainNow(ctx context.Context) error {
+func (t *table) maintainNow(ctx context.Context) (err error) {
+	ctx, span := t.m.o.Tracer.Begin(ctx, "lake maintenance")
+	defer func() { span.Int("millrace.table_id", int64(t.id)).End(err) }()
 	desc, err := t.m.o.Catalog.TableByID(ctx, t.id)
 	if err != nil || !enabled(desc) || !desc.Options.Lake.Compact && !desc.Options.Lake.Expire {
 		return err
@@ -75,6 +77,8 @@ func (t *table) maintainNow(ctx context.Context) error {
 	}
 	began := t.m.o.Clock.Now()
 	done, err := lt.Maintain(ctx, desc)
+	span.Int("millrace.commits", int64(done.Commits)).Int("millrace.files_merged", int64(done.FilesMerged)).
+		Int("millrace.snapshots_expired", int64(done.SnapshotsExpired)).Int("millrace.files_removed", int64(done.FilesRemoved))
 	t.m.metrics.maintenance(done, t.m.o.Clock.Now().Sub(began))
 	if done.Commits > 0 {
 		t.stale()

@@ -135,13 +135,15 @@ func backOff(failures int) time.Duration {
 }
 
 // purgeNow removes a lake table, and lets the catalog forget the purge.
-func (m *Manager) purgeNow(ctx context.Context, p *millrace.Purge) error {
+func (m *Manager) purgeNow(ctx context.Context, p *millrace.Purge) (err error) {
+	ctx, span := m.o.Tracer.Begin(ctx, "lake purge")
+	defer func() { span.Int("millrace.table_id", int64(p.Table)).End(err) }()
 	if err := m.step(StepPurge); err != nil {
 		return err
 	}
 	limited, cancel := context.WithTimeout(ctx, purgeTime)
 	defer cancel()
-	err := m.quiet(limited, p.Table)
+	err = m.quiet(limited, p.Table)
 	if err == nil {
 		err = m.o.Format.Purge(limited, p.Table, p.Path)
 	}

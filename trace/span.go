@@ -48,6 +48,11 @@ func (t *Tracer) Begin(ctx context.Context, name string) (context.Context, Span)
 	return ctx, Span{s}
 }
 
+// Apart is a context for what goes on when the span of ctx has ended.
+func Apart(ctx context.Context) context.Context {
+	return oteltrace.ContextWithSpanContext(ctx, oteltrace.SpanContext{})
+}
+
 // Start begins a span below the one of the context, if there is one that is recorded.
 func Start(ctx context.Context, name string) (context.Context, Span) {
 	return start(ctx, name, oteltrace.SpanKindInternal)

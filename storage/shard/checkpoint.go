@@ -13,6 +13,7 @@ import (
 
 	"github.com/millrace/millrace/errs"
 	"github.com/millrace/millrace/storage/bucket"
+	"github.com/millrace/millrace/trace"
 )
 
 const (
@@ -79,7 +80,9 @@ func (s *Shard) checkpoint(ctx context.Context) error {
 	}
 }
 
-func (s *Shard) writeCheckpoint(ctx context.Context, c cut) error {
+func (s *Shard) writeCheckpoint(ctx context.Context, c cut) (err error) {
+	ctx, span := s.traced(ctx, "shard checkpoint")
+	defer func() { span.Int("millrace.lsn", int64(c.at.lsn)).End(unlessDropped(err)) }()
 	// What is read from here on holds at least all up to the cut; what it holds
 	// beyond is skipped when the log is replayed.
 	m := &Manifest{
@@ -108,7 +111,6 @@ func (s *Shard) writeCheckpoint(ctx context.Context, c cut) error {
 		m.Buckets = append(m.Buckets, bucketManifest(b.id, &st))
 	}
 	s.o.Hook("checkpoint:segments")
-	var err error
 	if m.Tails, err = writeTails(s.o.FS, s.o.Dir, m.Number, tails); err != nil {
 		return err
 	}
@@ -134,6 +136,20 @@ func (s *Shard) writeCheckpoint(ctx context.Context, c cut) error {
 	s.removeReleased()
 	s.o.Hook("checkpoint:removed")
 	return s.removeManifestsBefore(older)
+}
+
+// traced begins the span of what a shard does unasked.
+func (s *Shard) traced(ctx context.Context, name string) (context.Context, trace.Span) {
+	ctx, span := s.o.Tracer.Begin(ctx, name)
+	return ctx, span.Int("millrace.shard", int64(s.o.ID))
+}
+
+// unlessDropped is an error, unless it is that a bucket was dropped meanwhile.
+func unlessDropped(err error) error {
+	if errors.Is(err, bucket.ErrClosed) {
+		return nil
+	}
+	return err
 }
 
 // flushForCheckpoint moves large tails to segments, and the largest of the others

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/millrace/millrace/errs"
+	"github.com/millrace/millrace/trace"
 )
 
 // stuckRetry is how long after a failed flush or checkpoint it is tried again.
@@ -27,6 +28,10 @@ func (s *Shard) flushLoop(ctx context.Context) {
 	defer expire.Stop()
 	last := s.o.Clock.Now()
 	due := false
+	begin := func() trace.Span {
+		_, span := s.traced(ctx, "shard flush")
+		return span
+	}
 	for {
 		var asked chan error
 		unflushed := s.unflushed
@@ -63,7 +68,7 @@ func (s *Shard) flushLoop(ctx context.Context) {
 			due = due || s.awayDue() || s.sinceBytes.Load() > 0 && s.o.Clock.Now().Sub(last) >= s.o.CheckpointEvery
 		}
 		due = due || s.sinceBytes.Load() >= s.o.CheckpointBytes
-		err := s.flushTails()
+		err := s.flushTails(begin)
 		if err == nil && due {
 			if err = s.checkpoint(ctx); err == nil {
 				last, due = s.o.Clock.Now(), false
@@ -112,8 +117,9 @@ func diskError(err error) error {
 }
 
 // flushTails moves the tails of buckets that hold much, and, when all tails
-// together hold too much, the largest ones, until half of the bound is left.
-func (s *Shard) flushTails() error {
+// together hold too much, the largest ones, until half of the bound is left. Where there
+// is something to move it begins a span.
+func (s *Shard) flushTails(begin func() trace.Span) (err error) {
 	type sized struct {
 		b     *bucketState
 		bytes int64
@@ -126,9 +132,14 @@ func (s *Shard) flushTails() error {
 	}
 	slices.SortFunc(all, func(a, b sized) int { return cmp.Compare(b.bytes, a.bytes) })
 	over := s.tailBytes.Load() > s.o.TailBytes
+	var span trace.Span
+	defer func() { span.End(unlessDropped(err)) }()
 	for _, f := range all {
 		if f.bytes <= s.o.BucketTailBytes && (!over || s.tailBytes.Load() <= s.o.TailBytes/2) {
 			break
+		}
+		if !span.On() {
+			span = begin()
 		}
 		if err := s.flushBucket(f.b); err != nil {
 			return err

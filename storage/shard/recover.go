@@ -15,6 +15,7 @@ import (
 	"github.com/millrace/millrace/storage/kv"
 	"github.com/millrace/millrace/storage/segment"
 	"github.com/millrace/millrace/storage/wal"
+	"github.com/millrace/millrace/trace"
 )
 
 // open opens a shard of the files that are here, and begins an epoch.
@@ -156,7 +157,7 @@ func (s *Shard) begin(ctx context.Context, least millrace.Epoch) error {
 // start begins to serve.
 func (s *Shard) start(ctx context.Context) {
 	s.replayer, s.following = nil, false
-	ctx = context.WithoutCancel(ctx)
+	ctx = trace.Apart(context.WithoutCancel(ctx))
 	loop, endLoop := context.WithCancel(ctx)
 	flush, endFlush := context.WithCancel(ctx)
 	s.endLoop, s.endFlush = endLoop, endFlush

@@ -14,6 +14,7 @@ import (
 	"github.com/millrace/millrace/storage/kv"
 	"github.com/millrace/millrace/storage/segment"
 	"github.com/millrace/millrace/storage/wal"
+	"github.com/millrace/millrace/trace"
 )
 
 // replayer applies the log after a manifest.
@@ -254,7 +255,7 @@ func (r *replayer) data(data []byte) error {
 		return err
 	}
 	if r.s.tailBytes.Load() > r.s.o.TailBytes || b.log.View().TailBytes() > r.s.o.BucketTailBytes {
-		return r.s.flushTails()
+		return r.s.flushTails(func() trace.Span { return trace.Span{} })
 	}
 	return nil
 }

@@ -42,7 +42,9 @@ var ErrUnnamed = errors.New("no checkpoint in the object store names it any more
 //
 // Damage is errs.CorruptData and names the file. The error wraps ErrForeign when the
 // files are of another log, and wal.ErrPurged when the log begins behind them.
-func Open(ctx context.Context, o Options) (*Shard, error) {
+func Open(ctx context.Context, o Options) (_ *Shard, err error) {
+	ctx, span := o.Tracer.Begin(ctx, "shard open")
+	defer func() { span.Int("millrace.shard", int64(o.ID)).End(err) }()
 	if o.Remote == nil {
 		return open(ctx, o)
 	}

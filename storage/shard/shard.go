@@ -16,6 +16,7 @@ import (
 	"github.com/millrace/millrace/storage/kv"
 	"github.com/millrace/millrace/storage/segment"
 	"github.com/millrace/millrace/storage/wal"
+	"github.com/millrace/millrace/trace"
 )
 
 // Clock tells the time.
@@ -54,6 +55,8 @@ type Options struct {
 	Clock   Clock
 	Logger  *slog.Logger
 	Metrics *Metrics
+	// Tracer is for what a shard does unasked; nil: it is not traced.
+	Tracer *trace.Tracer
 	// Remote is where checkpoints also go; nil: nowhere.
 	Remote Remote
 	// Lease says why the shard must not answer at this moment; nil, or its nil error,

@@ -197,8 +197,10 @@ func sleep(ctx context.Context, d time.Duration) bool {
 
 // upload publishes a checkpoint, and lets the log go of what the one before it covers:
 // when the newest cannot be read, that one and the log still give everything.
-func (s *Shard) upload(ctx context.Context, job *RemoteCheckpoint) error {
+func (s *Shard) upload(ctx context.Context, job *RemoteCheckpoint) (err error) {
 	m := job.Manifest
+	ctx, span := s.traced(ctx, "shard upload")
+	defer func() { span.Int("millrace.lsn", int64(m.LSN)).End(unlessDropped(err)) }()
 	if err := s.o.Remote.Publish(ctx, job); err != nil {
 		return fmt.Errorf("shard.upload: %w", err)
 	}
