@@ -139,7 +139,7 @@ func (s *Server) start(ctx context.Context) error {
 		}
 	}
 	for _, name := range s.settings.unsafe() {
-		s.log.WarnContext(ctx, "unsafe setting", slog.String("setting", name))
+		s.log.WarnContext(ctx, "unsafe setting", slog.String("setting", name), slog.String("why", whyUnsafe(name)))
 	}
 	return s.becomeReady(ctx)
 }
@@ -273,7 +273,7 @@ func (s *Server) becomeReady(ctx context.Context) error {
 	}
 	s.onStop("addresses", func(context.Context) error { return withdrawAddresses(s.dir) })
 	s.log.InfoContext(ctx, "ready", slog.String("http", s.scheme()+r.HTTP), slog.String("flight", s.flightScheme()+r.Flight),
-		slog.String("data_dir", s.dir), slog.String("version", s.version))
+		slog.String("authentication", s.settings.authentication()), slog.String("data_dir", s.dir), slog.String("version", s.version))
 	return nil
 }
 

@@ -166,18 +166,6 @@ func (s *Settings) addresses() []address {
 	}
 }
 
-// unsafe lists the settings that make the server less safe than a default start.
-func (s *Settings) unsafe() []string {
-	var out []string
-	if s.Insecure {
-		out = append(out, "insecure")
-	}
-	if s.InsecureNATS {
-		out = append(out, "insecure-nats")
-	}
-	return append(out, s.looseCallers()...)
-}
-
 func (s *Settings) refuseLater() error {
 	for _, f := range fields(s) {
 		if f.later == "" || f.text() == f.dflt {

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"log/slog"
 	"slices"
+	"sync/atomic"
 	"time"
 
 	"github.com/golang-jwt/jwt/v5"
@@ -39,6 +40,7 @@ type Verifier struct {
 	parser  *jwt.Parser
 	known   memory
 	metrics *metrics
+	future  atomic.Int64 // when a token of the future was told of, in nanoseconds; 0: never
 }
 
 var _ auth.Authenticator = (*Verifier)(nil)
@@ -88,8 +90,23 @@ func (v *Verifier) Authenticate(ctx context.Context, shown auth.Shown) (*auth.Pr
 		return p, err
 	}
 	v.metrics.refused.WithLabelValues(string(r)).Inc()
+	if r == notYet {
+		v.tellFuture(ctx)
+	}
 	v.o.Logger.DebugContext(ctx, "a caller is not known", slog.String("reason", string(r)))
 	return nil, auth.ErrUnauthenticated
+}
+
+// futurePause is the time between two warnings of tokens of the future.
+const futurePause = time.Minute
+
+// tellFuture warns of a token that only its time is wrong with: mostly a clock is.
+func (v *Verifier) tellFuture(ctx context.Context) {
+	now := v.o.Clock.Now().UnixNano()
+	if last := v.future.Load(); last != 0 && now-last < int64(futurePause) || !v.future.CompareAndSwap(last, now) {
+		return
+	}
+	v.o.Logger.WarnContext(ctx, "a good token is of the future: compare the clock of this machine with that of whoever makes the tokens")
 }
 
 // verify is who the token is for; a refusal, or errNoKeys.
