@@ -58,6 +58,12 @@ var errUnchanged = errors.New("it is like that")
 // comments makes a new schema; whatever changes anything raises the version, and
 // what changes nothing leaves it.
 func (c *Catalog) AlterTable(ctx context.Context, path millrace.TablePath, steps []AlterStep, ifVersion *int64) (*millrace.Table, error) {
+	return c.AlterTableIf(ctx, path, steps, ifVersion, nil)
+}
+
+// AlterTableIf is AlterTable of a table that a function lets be altered: the one that has the
+// name when it is.
+func (c *Catalog) AlterTableIf(ctx context.Context, path millrace.TablePath, steps []AlterStep, ifVersion *int64, may func(*millrace.Table) error) (*millrace.Table, error) {
 	if len(steps) == 0 || len(steps) > MaxAlterSteps {
 		return nil, field(errs.InvalidValue, "ops", "there are %d steps; an ALTER has 1 to %d", len(steps), MaxAlterSteps)
 	}
@@ -65,6 +71,9 @@ func (c *Catalog) AlterTable(ctx context.Context, path millrace.TablePath, steps
 	err := c.commit(ctx, func(s *snapshot) ([]Write, error) {
 		t, err := s.table(path)
 		if err != nil {
+			return nil, err
+		}
+		if err := permitted(may, t.Table); err != nil {
 			return nil, err
 		}
 		out = t.Table

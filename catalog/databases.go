@@ -74,10 +74,19 @@ func (c *Catalog) Databases(ctx context.Context, limit int, token string) (page 
 // cascade is set, which drops them too; they are returned, for their data to be
 // dropped.
 func (c *Catalog) DropDatabase(ctx context.Context, name string, cascade bool) ([]*millrace.Table, error) {
+	return c.DropDatabaseIf(ctx, name, cascade, nil)
+}
+
+// DropDatabaseIf is DropDatabase of a database that a function lets be dropped: the one that
+// has the name when it is.
+func (c *Catalog) DropDatabaseIf(ctx context.Context, name string, cascade bool, may func(Database) error) ([]*millrace.Table, error) {
 	var dropped []*millrace.Table
 	err := c.commit(ctx, func(s *snapshot) ([]Write, error) {
 		d, err := s.database(name)
 		if err != nil {
+			return nil, err
+		}
+		if err := permitted(may, d.Database); err != nil {
 			return nil, err
 		}
 		if len(d.tables) > 0 && !cascade {
@@ -97,6 +106,15 @@ func (c *Catalog) DropDatabase(ctx context.Context, name string, cascade bool) (
 		return nil, err
 	}
 	return dropped, nil
+}
+
+// permitted asks whether what a name stands for may be changed. REQUIRES: within the change,
+// so that it is what is changed.
+func permitted[T any](may func(T) error, of T) error {
+	if may == nil {
+		return nil
+	}
+	return may(of)
 }
 
 func (s *snapshot) database(name string) (*database, error) {

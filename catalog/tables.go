@@ -22,6 +22,12 @@ var errExists = errors.New("the table is there")
 // CreateTable checks spec and makes the table. When it exists already and
 // ifNotExists is set, the table is returned as it is, and created is false.
 func (c *Catalog) CreateTable(ctx context.Context, db string, spec Spec, ifNotExists bool) (t *millrace.Table, created bool, err error) {
+	return c.CreateTableIf(ctx, db, spec, ifNotExists, nil)
+}
+
+// CreateTableIf is CreateTable in a database in which a function lets tables be made: the one
+// that has the name when it is.
+func (c *Catalog) CreateTableIf(ctx context.Context, db string, spec Spec, ifNotExists bool, may func(Database) error) (t *millrace.Table, created bool, err error) {
 	def, err := spec.define()
 	if err != nil {
 		return nil, false, err
@@ -29,6 +35,9 @@ func (c *Catalog) CreateTable(ctx context.Context, db string, spec Spec, ifNotEx
 	err = c.commit(ctx, func(s *snapshot) ([]Write, error) {
 		d, err := s.database(db)
 		if err != nil {
+			return nil, err
+		}
+		if err := permitted(may, d.Database); err != nil {
 			return nil, err
 		}
 		if there := d.byName[fold(spec.Name)]; there != nil {
@@ -172,10 +181,19 @@ func (c *Catalog) Schemas(ctx context.Context, id millrace.TableID) ([]*millrace
 // ifExists, nil is returned for one that does not exist. With purge, the lake table of one
 // that has one is among Purges from then on, until Purged.
 func (c *Catalog) DropTable(ctx context.Context, path millrace.TablePath, ifExists, purge bool) (*millrace.Table, error) {
+	return c.DropTableIf(ctx, path, ifExists, purge, nil)
+}
+
+// DropTableIf is DropTable of a table that a function lets be dropped: the one that has the
+// name when it is.
+func (c *Catalog) DropTableIf(ctx context.Context, path millrace.TablePath, ifExists, purge bool, may func(*millrace.Table) error) (*millrace.Table, error) {
 	var dropped *millrace.Table
 	err := c.commit(ctx, func(s *snapshot) ([]Write, error) {
 		t, err := s.table(path)
 		if err != nil {
+			return nil, err
+		}
+		if err := permitted(may, t.Table); err != nil {
 			return nil, err
 		}
 		dropped = t.Table

@@ -21,6 +21,7 @@ import (
 	"github.com/millrace/millrace/auth"
 	"github.com/millrace/millrace/auth/audit"
 	"github.com/millrace/millrace/errs"
+	"github.com/millrace/millrace/router"
 	"github.com/millrace/millrace/trace"
 )
 
@@ -46,6 +47,9 @@ type call struct {
 	idle atomic.Bool
 	// expired is closed when the caller's token is not good any more.
 	expired <-chan struct{}
+	// still says whether the caller may go on; asked while the call is idle. nil: not yet, or
+	// whoever waits asks himself.
+	still atomic.Pointer[func() error]
 }
 
 type callKey struct{}
@@ -232,6 +236,8 @@ const (
 func (c *call) watch(done <-chan error) error {
 	tick := time.NewTicker(max(c.s.o.StallTimeout/4, time.Millisecond))
 	defer tick.Stop()
+	again := time.NewTicker(router.PassEvery)
+	defer again.Stop()
 	draining, expired := c.s.draining, c.expired
 	poll := time.NewTicker(drainPoll)
 	defer poll.Stop()
@@ -246,6 +252,11 @@ func (c *call) watch(done <-chan error) error {
 			if c.stuck() {
 				c.s.metrics.stalled.Inc()
 				return c.endNow(done, errs.New(errs.Unavailable, "nothing came from the client, or went to it, for %s; go on from where the stream stood", c.s.o.StallTimeout))
+			}
+			continue
+		case <-again.C:
+			if err := c.mayGoOn(); err != nil {
+				return c.endNow(done, err)
 			}
 			continue
 		case <-draining:
@@ -269,6 +280,14 @@ func (c *call) watch(done <-chan error) error {
 			grace = end.C
 		}
 	}
+}
+
+// mayGoOn asks whether the caller of a call that waits for him may go on.
+func (c *call) mayGoOn() error {
+	if still := c.still.Load(); still != nil && c.idle.Load() {
+		return (*still)()
+	}
+	return nil
 }
 
 // endNow tells a call to end and does not wait long for it: it may be stuck in the

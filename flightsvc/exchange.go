@@ -93,6 +93,8 @@ func (s *Service) DoExchange(stream flight.FlightService_DoExchangeServer) error
 	if err := stream.SendMsg(schemaFrame(x.schema)); err != nil {
 		return err
 	}
+	still := x.by.Still
+	c.still.Store(&still)
 	for {
 		c.idle.Store(true)
 		fd, err := stream.Recv()

@@ -56,7 +56,9 @@ func (g *Guard) DropDatabase(ctx context.Context, name string, cascade bool) ([]
 	if _, err := g.database(ctx, millrace.VerbDrop, name); err != nil {
 		return nil, err
 	}
-	return g.cat.DropDatabase(ctx, name, cascade)
+	return g.cat.DropDatabaseIf(ctx, name, cascade, func(d catalog.Database) error {
+		return g.policy.May(ctx, millrace.VerbDrop, auth.Database(d.ID, d.Name))
+	})
 }
 
 // listed notes for the audit log that there was a list of what the caller may see.

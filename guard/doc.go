@@ -17,6 +17,8 @@
 //	    whoever made it here, and soon after when another process made it.
 //	G3  What is asked is noted for the audit log (package audit), things of a list as one.
 //	G4  A pass asks again when grants have changed, and when the caller's token ends.
+//	G5  What is made in, altered or dropped by name is asked about once more within the
+//	    change, so that it is what was asked about, whatever has the name by then.
 //
 // Names that are taken are no secret of those who may make things: verbs hold below what
 // they are granted on and include describe, so who may create in a database knows all of it.

@@ -3,6 +3,7 @@ package guard
 import (
 	"context"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	millrace "github.com/millrace/millrace"
@@ -77,7 +78,9 @@ func (g *Guard) pass(ctx context.Context, check func(context.Context) error) (ro
 	if err := check(ctx); err != nil || g.unbound(ctx) {
 		return nil, err
 	}
-	return &pass{g: g, who: auth.Of(ctx), record: audit.Of(ctx), check: check, generation: generation}, nil
+	p := &pass{g: g, who: auth.Of(ctx), record: audit.Of(ctx), check: check}
+	p.generation.Store(generation)
+	return p, nil
 }
 
 // unbound says whether the caller may do everything, whatever the grants say.
@@ -94,7 +97,7 @@ type pass struct {
 	who        *auth.Principal
 	record     *audit.Record
 	check      func(context.Context) error
-	generation uint64
+	generation atomic.Uint64
 }
 
 // Still implements router.Pass.
@@ -103,13 +106,13 @@ func (p *pass) Still() error {
 		return auth.ErrExpired
 	}
 	generation := p.g.policy.Generation()
-	if generation == p.generation {
+	if generation == p.generation.Load() {
 		return nil
 	}
 	if err := p.check(audit.With(auth.With(context.Background(), p.who), p.record)); err != nil {
 		return err
 	}
-	p.generation = generation
+	p.generation.Store(generation)
 	return nil
 }
 

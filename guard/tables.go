@@ -15,7 +15,9 @@ func (g *Guard) CreateTable(ctx context.Context, db string, spec catalog.Spec, i
 	if _, err := g.database(ctx, millrace.VerbCreate, db); err != nil {
 		return nil, false, err
 	}
-	return g.cat.CreateTable(ctx, db, spec, ifNotExists)
+	return g.cat.CreateTableIf(ctx, db, spec, ifNotExists, func(d catalog.Database) error {
+		return g.policy.May(ctx, millrace.VerbCreate, auth.Database(d.ID, d.Name))
+	})
 }
 
 // Table is catalog.Table, for who may describe it.
@@ -90,7 +92,7 @@ func (g *Guard) AlterTable(ctx context.Context, path millrace.TablePath, steps [
 	if _, err := g.table(ctx, millrace.VerbAlter, path); err != nil {
 		return nil, err
 	}
-	return g.cat.AlterTable(ctx, path, steps, ifVersion)
+	return g.cat.AlterTableIf(ctx, path, steps, ifVersion, func(t *millrace.Table) error { return g.policy.May(ctx, millrace.VerbAlter, auth.Table(t)) })
 }
 
 // DropTable is catalog.DropTable, for who may drop the table.
@@ -101,7 +103,7 @@ func (g *Guard) DropTable(ctx context.Context, path millrace.TablePath, ifExists
 	case err != nil:
 		return nil, err
 	}
-	return g.cat.DropTable(ctx, path, ifExists, purge)
+	return g.cat.DropTableIf(ctx, path, ifExists, purge, func(t *millrace.Table) error { return g.policy.May(ctx, millrace.VerbDrop, auth.Table(t)) })
 }
 
 // Partitions is catalog.Partitions, for who may describe the table.

@@ -64,16 +64,34 @@ var errDraining = errs.New(errs.Draining, "the server is shutting down; go on fr
 // untilDrain is the request's context, which also ends when the server drains, and when the
 // caller's token expires.
 func (h *Handler) untilDrain(r *http.Request) (context.Context, context.CancelFunc) {
+	return h.untilRefused(r, nil)
+}
+
+// untilRefused is untilDrain that also ends when a pass does not hold any more; nil always
+// holds.
+func (h *Handler) untilRefused(r *http.Request, pass router.Pass) (context.Context, context.CancelFunc) {
 	ctx, cancel := context.WithCancelCause(r.Context())
 	expired, stop := auth.Expiry(ctx, h.o.Clock.Now)
+	var again <-chan time.Time
+	if pass != nil {
+		tick := time.NewTicker(router.PassEvery)
+		context.AfterFunc(ctx, tick.Stop)
+		again = tick.C
+	}
 	go func() {
 		defer stop()
-		select {
-		case <-h.o.Draining:
-			cancel(errDraining)
-		case <-expired:
-			cancel(auth.ErrExpired)
-		case <-ctx.Done():
+		for ctx.Err() == nil {
+			select {
+			case <-h.o.Draining:
+				cancel(errDraining)
+			case <-expired:
+				cancel(auth.ErrExpired)
+			case <-again:
+				if err := pass.Still(); err != nil {
+					cancel(err)
+				}
+			case <-ctx.Done():
+			}
 		}
 	}()
 	return ctx, func() { cancel(nil) }

@@ -117,6 +117,10 @@ func (wr *writing) body(w http.ResponseWriter) error {
 	if t == typeJSON {
 		return wr.json(w)
 	}
+	pass, err := wr.h.o.Router.Writes(wr.r.Context(), wr.table)
+	if err != nil {
+		return err
+	}
 	closed, err := wr.h.openStream(wr.r)
 	if err != nil {
 		return err
@@ -124,17 +128,18 @@ func (wr *writing) body(w http.ResponseWriter) error {
 	defer closed()
 	wr.tells = true
 	wr.r = receiving(w, wr.r)
-	defer wr.endAtDrain(w)()
+	defer wr.endInTime(w, pass)()
 	if t == typeNDJSON {
 		return wr.ndjson()
 	}
 	return wr.arrow()
 }
 
-// endAtDrain makes a stream's body end when the server drains or the caller's token
-// expires: the read under way fails, and so do those after it.
-func (wr *writing) endAtDrain(w http.ResponseWriter) (stop func()) {
-	ctx, cancel := wr.h.untilDrain(wr.r)
+// endInTime makes a stream's body end when the server drains, the caller's token expires, or
+// he may not write any more: the read under way fails, and so do those after it. Each write
+// is asked for besides.
+func (wr *writing) endInTime(w http.ResponseWriter, pass router.Pass) (stop func()) {
+	ctx, cancel := wr.h.untilRefused(wr.r, pass)
 	wr.until = ctx
 	wr.r.Body = &bodyUntil{ReadCloser: wr.r.Body, ctx: ctx}
 	// Once the body has ended nothing may touch the deadline: net/http waits at the connection

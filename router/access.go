@@ -27,7 +27,8 @@ type Access interface {
 
 // Pass is what a caller was allowed, while he does it. It belongs to one goroutine.
 type Pass interface {
-	// Still is nil as long as it is allowed. It costs little when no grant has changed.
+	// Still is nil as long as it is allowed. It costs little when no grant has changed, and may
+	// be called concurrently.
 	Still() error
 }
 

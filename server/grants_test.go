@@ -1,8 +1,6 @@
 package server
 
 import (
-	"bufio"
-	"context"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -11,14 +9,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/apache/arrow-go/v18/arrow"
-	"github.com/apache/arrow-go/v18/arrow/array"
 	"github.com/apache/arrow-go/v18/arrow/flight"
-	"github.com/apache/arrow-go/v18/arrow/ipc"
-	"github.com/apache/arrow-go/v18/arrow/memory"
 	"github.com/stretchr/testify/require"
 	"google.golang.org/grpc/metadata"
-	"google.golang.org/grpc/status"
 
 	"github.com/millrace/millrace/auth/token"
 	"github.com/millrace/millrace/openapi"
@@ -163,61 +156,6 @@ func TestWhatIsUnseenIsAbsent(t *testing.T) {
 	require.Contains(t, answer, "database_not_found")
 	require.JSONEq(t, `{"databases":[]}`, g.must("pat", "GET", "/v1/databases", ""))
 	require.Contains(t, g.must("root", "GET", table+"/rows/1", ""), "secret", "nothing was dropped")
-}
-
-// What is open when a grant is taken back ends within 5 s: events, a tail of Flight, and a
-// DoPut, while nothing comes.
-func TestGrantsTakenBack(t *testing.T) {
-	g := startGuarded(t)
-	defer g.stop(t)
-	back := g.grant("user:pat", "d.u", "read,write")
-	fl := g.flightClient(t)
-	ctx, cancel := context.WithTimeout(metadata.AppendToOutgoingContext(t.Context(), "authorization", g.bearer("pat")), time.Minute)
-	defer cancel()
-	req, err := http.NewRequestWithContext(ctx, "GET", "http://"+g.addr.HTTP+"/v1/databases/d/tables/u/changelog?from=earliest", nil)
-	require.NoError(t, err)
-	req.Header.Set("Authorization", g.bearer("pat"))
-	req.Header.Set("Accept", "text/event-stream")
-	events, err := http.DefaultClient.Do(req)
-	require.NoError(t, err)
-	defer events.Body.Close()
-	require.Equal(t, 200, events.StatusCode)
-	tail, err := fl.DoGet(ctx, &flight.Ticket{Ticket: []byte(`{"op":"scan","table":"d.u$changelog","from":"earliest","until":"never"}`)})
-	require.NoError(t, err)
-	_, err = tail.Recv()
-	require.NoError(t, err)
-	put, err := fl.DoPut(ctx)
-	require.NoError(t, err)
-	schema := arrow.NewSchema([]arrow.Field{{Name: "a", Type: arrow.PrimitiveTypes.Int64}}, nil)
-	w := flight.NewRecordWriter(put, ipc.WithSchema(schema))
-	w.SetFlightDescriptor(&flight.FlightDescriptor{Type: flight.DescriptorPATH, Path: []string{"d", "u"}})
-	b := array.NewRecordBuilder(memory.DefaultAllocator, schema)
-	b.Field(0).(*array.Int64Builder).Append(1)
-	require.NoError(t, w.Write(b.NewRecordBatch()))
-	require.Eventually(t, func() bool { // it is open
-		return strings.Contains(g.must("root", "GET", "/v1/databases/d/tables/u/count", ""), "1")
-	}, 30*time.Second, 10*time.Millisecond)
-
-	back()
-	taken := time.Now()
-	text, err := io.ReadAll(bufio.NewReader(events.Body))
-	require.NoError(t, err)
-	require.Contains(t, string(text), "event: problem")
-	require.Contains(t, string(text), "database_not_found")
-	for {
-		if _, err = tail.Recv(); err != nil {
-			break
-		}
-	}
-	require.Equal(t, "NotFound", status.Code(err).String(), "%v", err)
-	for {
-		if _, err = put.Recv(); err != nil {
-			break
-		}
-	}
-	require.Equal(t, "NotFound", status.Code(err).String(), "%v", err)
-	require.Less(t, time.Since(taken), 30*time.Second) // 5 s on a machine that does nothing else
-	t.Logf("ended after %v", time.Since(taken))
 }
 
 // An idempotency key, and a writer's number, are of who uses them: what one caller has sent
