@@ -156,3 +156,49 @@ func TestImportDirections(t *testing.T) {
 		}
 	})
 }
+
+// doorTakes are the names of package catalog that doors may say: what is asked for and what
+// is answered. They have no other catalog than what guard shows them of it (ADR 0008).
+var doorTakes = []string{
+	"Database", "Spec", "ColumnSpec", "AlterStep", "MaxPage", "MaxColumns",
+	"AddColumn", "DropColumn", "RenameColumn", "AlterType", "SetComment", "SetProperties", "ResetProperties",
+}
+
+// Doors cannot reach tables past guard: they say no function of the catalog, nor its type.
+func TestDoorsGoThroughGuard(t *testing.T) {
+	catalogUses, doors := 0, []string{"rest", "flightsvc", "icebergrest", "sql"}
+	goFiles(t, func(file string, _ *ast.File) {
+		if !slices.Contains(doors, topFolder(file)) || strings.HasSuffix(file, "_test.go") {
+			return
+		}
+		f, err := parser.ParseFile(token.NewFileSet(), file, nil, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		name := ""
+		for _, spec := range f.Imports {
+			if spec.Path.Value != strconv.Quote(modulePath+"/catalog") {
+				continue
+			}
+			if name = "catalog"; spec.Name != nil {
+				name = spec.Name.Name
+			}
+		}
+		ast.Inspect(f, func(n ast.Node) bool {
+			sel, ok := n.(*ast.SelectorExpr)
+			if !ok || name == "" {
+				return true
+			}
+			if of, ok := sel.X.(*ast.Ident); ok && of.Name == name && of.Obj == nil {
+				catalogUses++
+				if !slices.Contains(doorTakes, sel.Sel.Name) {
+					t.Errorf("%s says catalog.%s: doors have the catalog that guard shows them, by an interface of their own", file, sel.Sel.Name)
+				}
+			}
+			return true
+		})
+	})
+	if catalogUses == 0 {
+		t.Error("no door says anything of the catalog: this test looks at nothing")
+	}
+}
