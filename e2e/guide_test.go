@@ -4,10 +4,12 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
+	"net"
 	"os"
 	"os/exec"
 	"regexp"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -68,6 +70,19 @@ func TestGuideToTokens(t *testing.T) {
 	require.Equal(t, 2, runGuide(t, s, "../docs/guides/tokens.md", bin, "MILLRACE_DATA_DIR="+s.dir))
 }
 
+// The guide from a laptop to a company starts its own server and identity provider.
+func TestGuideToCompany(t *testing.T) {
+	t.Parallel()
+	bin := t.TempDir()
+	require.NoError(t, os.Symlink(binaryPath, bin+"/millrace"))
+	port := func() string {
+		_, p, err := net.SplitHostPort(freeDoor(t, "127.0.0.1"))
+		require.NoError(t, err)
+		return p
+	}
+	require.Equal(t, 10, runGuide(t, newServer(t), "../docs/guides/company.md", bin, "HTTP_PORT="+port(), "FLIGHT_PORT="+port(), "METRICS_PORT="+port()))
+}
+
 // runGuide returns how many blocks it ran; bin is a folder with the binary.
 func runGuide(t *testing.T, s *server, path, bin string, env ...string) int {
 	t.Helper()
@@ -83,6 +98,12 @@ func runGuide(t *testing.T, s *server, path, bin string, env ...string) int {
 		cmd.WaitDelay = time.Second // what a killed shell has started may hold its output
 		cmd.Dir = dir
 		cmd.Env = append(append(bareEnviron(), "MILLRACE_SERVER="+s.base, "PATH="+bin+":"+os.Getenv("PATH")), env...)
+		cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // what it leaves running ends with the test
+		t.Cleanup(func() {
+			if cmd.Process != nil {
+				_ = syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL)
+			}
+		})
 		var stderr bytes.Buffer
 		cmd.Stderr = &stderr
 		got, err := cmd.Output()
