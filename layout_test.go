@@ -29,6 +29,8 @@ var mayImport = map[string][]string{
 	"catalog": {".", "errs", "row", "internal", "objstore"},
 	"auth":    {".", "errs"},
 	"trace":   {".", "errs"},
+	// Memory for what is being received.
+	"admit":   {"errs"},
 	"openapi": {".", "errs"},
 	"lake":    {".", "errs", "row", "filter"},
 	"router":  {".", "errs", "row", "filter", "lake", "storage", "trace"},
@@ -38,10 +40,10 @@ var mayImport = map[string][]string{
 	"guard": {".", "errs", "catalog", "auth", "router"},
 	// The front ends declare the interfaces through which they reach data; types of
 	// the layers below may stand in them.
-	"rest":      {".", "errs", "row", "filter", "lake", "storage", "router", "catalog", "auth", "guard", "openapi", "sql", "trace"},
-	"flightsvc": {".", "errs", "row", "filter", "lake", "storage", "router", "catalog", "auth", "openapi", "trace"},
+	"rest":      {".", "errs", "admit", "row", "filter", "lake", "storage", "router", "catalog", "auth", "guard", "openapi", "sql", "trace"},
+	"flightsvc": {".", "errs", "admit", "row", "filter", "lake", "storage", "router", "catalog", "auth", "openapi", "trace"},
 	"server": {
-		".", "errs", "trace", "row", "filter", "storage", "router", "catalog", "auth", "guard", "openapi", "objstore", "lake", "tier", "icebergrest", "sql", "rest", "flightsvc", "internal", "cluster", "shardrpc",
+		".", "errs", "trace", "admit", "row", "filter", "storage", "router", "catalog", "auth", "guard", "openapi", "objstore", "lake", "tier", "icebergrest", "sql", "rest", "flightsvc", "internal", "cluster", "shardrpc",
 	},
 	// What processes of a cluster ask of each other's shards.
 	"shardrpc": {".", "errs", "router", "storage", "trace"},

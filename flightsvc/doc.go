@@ -27,7 +27,7 @@
 //	    [Options.StallTimeout] its stream ends.
 //	F4  The batches of a DoPut are written in their order; behind the first that
 //	    fails none is taken ([router.Line]). What it holds in memory is bounded: by
-//	    maxPutBatches and maxPutBytes a stream, by Options.PutBytes in all.
+//	    maxPutBatches and maxPutBytes a stream, by Options.Room in all.
 //	F5  An acknowledgement is sent after the batch, and all before it in the stream,
 //	    are durable. Acknowledgements that nobody reads hold nothing up.
 //	F6  Every error carries its code as the reason of an ErrorInfo; what went wrong

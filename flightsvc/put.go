@@ -21,6 +21,9 @@ import (
 const (
 	maxPutBatches = 64
 	maxPutBytes   = 64 << 20
+	// putPatience is how long a batch waits for room. Its client waits, too: what it sends
+	// is not received meanwhile.
+	putPatience = 30 * time.Second
 )
 
 // put is a DoPut under way. Its batches go from receive (one goroutine) to run (the
@@ -245,8 +248,9 @@ func (p *put) receive() {
 			}
 			return
 		}
-		m := received{fd, min(int64(len(fd.DataHeader)+len(fd.DataBody)), maxPutBytes, p.s.o.PutBytes)}
-		if p.take(m.bytes) != nil {
+		m := received{fd, min(int64(len(fd.DataHeader)+len(fd.DataBody)), maxPutBytes, p.s.o.Room.Limit())}
+		if err := p.take(m.bytes); err != nil {
+			p.recvErr = err
 			return
 		}
 		select {
@@ -258,12 +262,13 @@ func (p *put) receive() {
 	}
 }
 
-// take waits for room for n bytes: of this stream's, then of all streams'.
+// take waits for room for n bytes: of this stream's, then of the process'. What the stream
+// holds of that already comes back by itself, as it becomes durable.
 func (p *put) take(n int64) error {
 	if err := p.room.Acquire(p.ctx, n); err != nil {
 		return err
 	}
-	if err := p.s.putRoom.Acquire(p.ctx, n); err != nil {
+	if err := p.s.o.Room.Take(p.ctx, n, false, putPatience); err != nil {
 		p.room.Release(n)
 		return err
 	}
@@ -273,7 +278,7 @@ func (p *put) take(n int64) error {
 
 func (p *put) giveBack(n int64) {
 	p.room.Release(n)
-	p.s.putRoom.Release(n)
+	p.s.o.Room.Give(n)
 	p.s.metrics.putHeld.Sub(float64(n))
 }
 

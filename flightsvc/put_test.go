@@ -16,10 +16,12 @@ import (
 	"github.com/apache/arrow-go/v18/arrow"
 	"github.com/apache/arrow-go/v18/arrow/flight"
 	"github.com/apache/arrow-go/v18/arrow/ipc"
+	"github.com/prometheus/client_golang/prometheus"
 	"github.com/stretchr/testify/require"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
+	"github.com/millrace/millrace/admit"
 	"github.com/millrace/millrace/errs"
 	"github.com/millrace/millrace/flightsvc"
 	"github.com/millrace/millrace/router"
@@ -329,7 +331,7 @@ func TestPutForeignMetadata(t *testing.T) {
 
 // A load many times larger than the room that writes may take goes through it.
 func TestPutWithinItsRoom(t *testing.T) {
-	f := newFixture(t, func(o *flightsvc.Options) { o.PutBytes = 1 << 20 })
+	f := newFixture(t, func(o *flightsvc.Options) { o.Room = admit.New(1<<20, time.Now, prometheus.NewRegistry()) })
 	f.table("t", false, 2)
 	rec := wide(4, 300<<10)
 	done := make(chan error)

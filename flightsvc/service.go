@@ -9,13 +9,13 @@ import (
 	"github.com/apache/arrow-go/v18/arrow/flight"
 	gen "github.com/apache/arrow-go/v18/arrow/flight/gen/flight"
 	"github.com/prometheus/client_golang/prometheus"
-	"golang.org/x/sync/semaphore"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/health"
 	"google.golang.org/grpc/health/grpc_health_v1"
 	"google.golang.org/grpc/keepalive"
 
 	millrace "github.com/millrace/millrace"
+	"github.com/millrace/millrace/admit"
 	"github.com/millrace/millrace/auth"
 	"github.com/millrace/millrace/auth/audit"
 	"github.com/millrace/millrace/router"
@@ -53,9 +53,9 @@ type Options struct {
 	// DrainGrace is how long streams that can come to their end may do so while the
 	// server shuts down. 5 s.
 	DrainGrace time.Duration
-	// PutBytes bounds what all writes under way have received and not made durable.
+	// Room is for what writes under way have received and not made durable; nil: one of
 	// 256 MiB.
-	PutBytes int64
+	Room *admit.Room
 	// MaxStreams bounds the calls under way of one connection. 2,048.
 	MaxStreams uint32
 
@@ -96,8 +96,8 @@ func (o *Options) ensureDefaults() {
 	if o.DrainGrace == 0 {
 		o.DrainGrace = defaultDrainGrace
 	}
-	if o.PutBytes == 0 {
-		o.PutBytes = defaultPutBytes
+	if o.Room == nil {
+		o.Room = admit.New(defaultPutBytes, o.Clock.Now, o.Registerer)
 	}
 	if o.MaxStreams == 0 {
 		o.MaxStreams = defaultMaxStreams
@@ -113,8 +113,7 @@ type Service struct {
 	methods map[string]map[string]millrace.Rule // see methods
 	metrics *metrics
 	health  *health.Server
-	putRoom *semaphore.Weighted // of Options.PutBytes
-	calls   sync.WaitGroup      // goroutines of streaming calls
+	calls   sync.WaitGroup // goroutines of streaming calls
 
 	drainOnce sync.Once
 	draining  chan struct{} // closed by Drain
@@ -125,7 +124,7 @@ func New(o Options) *Service {
 	o.ensureDefaults()
 	return &Service{
 		o: o, methods: methods(), metrics: newMetrics(o.Registerer), health: health.NewServer(),
-		putRoom: semaphore.NewWeighted(o.PutBytes), draining: make(chan struct{}),
+		draining: make(chan struct{}),
 	}
 }
 

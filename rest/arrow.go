@@ -47,6 +47,7 @@ func (wr *writing) arrow() error {
 			return err
 		}
 		first += n
+		doneWith(wr.r)
 		if err := wr.waitWrite(); err != nil {
 			return err
 		}

@@ -13,6 +13,7 @@ import (
 	"github.com/go-chi/chi/v5"
 
 	millrace "github.com/millrace/millrace"
+	"github.com/millrace/millrace/admit"
 	"github.com/millrace/millrace/catalog"
 	"github.com/millrace/millrace/errs"
 	"github.com/millrace/millrace/openapi"
@@ -52,8 +53,9 @@ type Options struct {
 	FlightAddress  string         // as clients reach it
 	Members        func() Members // who is there, and who owns what, now
 	Catalog        Catalog
-	Access         Access // nil: everybody may do everything, and there are no grants
-	Quotas         Quotas // nil: everybody may write as much as he likes
+	Access         Access      // nil: everybody may do everything, and there are no grants
+	Room           *admit.Room // for bodies; nil: they take what they need
+	Quotas         Quotas      // nil: everybody may write as much as he likes
 	Router         *router.Router
 	Lake           Lake   // nil: nobody tiers here
 	LakeLocation   string // where lake tables lie; "" without a lake
@@ -138,12 +140,32 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 			h.problem(w, r, errs.New(errs.Internal, "the request met a bug"))
 		}
 	}()
+	if h.o.Room != nil && r.Body != nil && r.Body != http.NoBody {
+		hold := h.o.Room.Hold()
+		defer hold.Done()
+		r = r.WithContext(context.WithValue(r.Context(), holdKey{}, hold))
+	}
 	h.mux.ServeHTTP(w, r)
 }
 
 // route is what a line of the log says of a request: its path may hold a key.
 func route(r *http.Request) slog.Attr {
 	return slog.String("route", chi.RouteContext(r.Context()).RoutePattern())
+}
+
+type holdKey struct{}
+
+// holdOf is what the body of a request takes of the room for bodies; nil: of none.
+func holdOf(r *http.Request) *admit.Hold {
+	hold, _ := r.Context().Value(holdKey{}).(*admit.Hold)
+	return hold
+}
+
+// doneWith gives back what a part of a stream has taken, which was written.
+func doneWith(r *http.Request) {
+	if hold := holdOf(r); hold != nil {
+		hold.Done()
+	}
 }
 
 // head answers HEAD as GET where there is no operation of its own; the body is

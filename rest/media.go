@@ -85,8 +85,20 @@ func quality(accept, media string) float64 {
 	return q
 }
 
-// body is the request's body, decompressed. The caller closes it.
+// body is the request's body, decompressed, for whose bytes there has to be room. The
+// caller closes it.
 func body(r *http.Request) (io.ReadCloser, error) {
+	b, err := wholeBody(r)
+	if hold := holdOf(r); err == nil && hold != nil {
+		return struct {
+			io.Reader
+			io.Closer
+		}{hold.Reader(r.Context(), b), b}, nil
+	}
+	return b, err
+}
+
+func wholeBody(r *http.Request) (io.ReadCloser, error) {
 	enc := strings.ToLower(strings.TrimSpace(r.Header.Get("Content-Encoding")))
 	switch enc {
 	case "", "identity":

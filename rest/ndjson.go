@@ -39,6 +39,7 @@ func (wr *writing) ndjson() error {
 				return err
 			}
 			n = 0
+			doneWith(wr.r)
 			if err := wr.waitWrite(); err != nil {
 				return err
 			}

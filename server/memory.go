@@ -47,6 +47,26 @@ func cacheBytes(setting string, memory int64) (int64, error) {
 	return n, nil
 }
 
+// The setting receive-memory.
+const (
+	minAutoReceive = 128 << 20
+	// minReceiveBytes holds the largest message there is.
+	minReceiveBytes = 64 << 20
+)
+
+// receiveBytes is what bodies that are being received may take, on a machine of so much
+// memory.
+func receiveBytes(setting string, memory int64) (int64, error) {
+	if setting == cacheAuto {
+		return min(max(memory/autoCacheShare, minAutoReceive), maxAutoCache), nil
+	}
+	n, err := sizeOf("receive-memory", setting)
+	if err == nil && n < minReceiveBytes {
+		err = wrong("receive-memory", "%s is too small; at least %dMiB are needed", setting, minReceiveBytes>>20)
+	}
+	return n, err
+}
+
 // sizeOf is what a setting of a size says.
 func sizeOf(setting, text string) (int64, error) {
 	n, err := millrace.ParseSize(text)

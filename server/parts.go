@@ -11,6 +11,7 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials"
 
+	"github.com/millrace/millrace/admit"
 	"github.com/millrace/millrace/auth"
 	"github.com/millrace/millrace/catalog"
 	"github.com/millrace/millrace/cluster/owner"
@@ -90,13 +91,18 @@ func (s *Server) openDoors(ctx context.Context) error {
 		return err
 	}
 	s.flightAddr = l.Addr()
+	bytes, err := receiveBytes(s.settings.ReceiveMemory, machineMemory())
+	if err != nil {
+		return err
+	}
+	room := admit.New(bytes, s.clock.Now, s.metrics.registry)
 	api := rest.New(rest.Options{
 		Version: s.version, Authentication: s.settings.authenticated(), FlightAddress: s.flightAddress(), Members: s.members,
-		Catalog: s.guard, Access: s.guard, Quotas: s.quotas, Router: s.router, Lake: s.tier, LakeLocation: s.lakeLocation, IcebergAddress: s.icebergAddress(),
+		Catalog: s.guard, Access: s.guard, Room: room, Quotas: s.quotas, Router: s.router, Lake: s.tier, LakeLocation: s.lakeLocation, IcebergAddress: s.icebergAddress(),
 		Clock: s.clock, Logger: s.log, Draining: s.draining,
 	})
 	s.flight = flightsvc.New(flightsvc.Options{
-		AdvertiseURI: s.advertiseURI(), Callers: s.callers, Audit: s.audit, Quotas: s.quotas, Router: s.router, Catalog: s.guard, Actions: newActions(api), Tracer: s.tracer,
+		AdvertiseURI: s.advertiseURI(), Callers: s.callers, Audit: s.audit, Room: room, Quotas: s.quotas, Router: s.router, Catalog: s.guard, Actions: newActions(api), Tracer: s.tracer,
 		Clock: s.clock, Logger: s.log, Registerer: s.metrics.registry,
 	})
 	s.serveFlight(l)

@@ -37,7 +37,7 @@ func TestDefaults(t *testing.T) {
 		t.Fatal(err)
 	}
 	want := &Settings{
-		HTTPAddr: "127.0.0.1:8080", FlightAddr: "127.0.0.1:8815", DataDir: "./millrace-data", CacheSize: "auto",
+		HTTPAddr: "127.0.0.1:8080", FlightAddr: "127.0.0.1:8815", DataDir: "./millrace-data", CacheSize: "auto", ReceiveMemory: "auto",
 		LakeURI: "file://<data-dir>/lake", RemoteURI: "file://<data-dir>/remote",
 		Roles: []string{"front", "worker", "tier"}, AuthGroupsClaim: "groups", AuditVerbs: []string{"describe", "read", "write"}, ClusterName: "millrace", RemoteCacheSize: "256MiB", LogMaxSize: "8GiB", LogLevel: "info", LogFormat: "text",
 	}
@@ -47,6 +47,29 @@ func TestDefaults(t *testing.T) {
 	for name, o := range origins {
 		if o != "default" {
 			t.Errorf("%s comes from %s", name, o)
+		}
+	}
+}
+
+// Bodies take what the setting says, or a part of the machine's memory.
+func TestReceiveMemory(t *testing.T) {
+	for _, c := range []struct {
+		setting string
+		memory  int64
+		want    int64 // 0: refused
+	}{
+		{"auto", 0, 128 << 20},
+		{"auto", 8 << 30, 512 << 20},
+		{"auto", 256 << 30, 1 << 30},
+		{"64MiB", 0, 64 << 20},
+		{"3GiB", 0, 3 << 30},
+		{"63MiB", 0, 0},
+		{"", 0, 0},
+		{"much", 0, 0},
+	} {
+		got, err := receiveBytes(c.setting, c.memory)
+		if got != c.want && c.want > 0 || (err != nil) != (c.want == 0) {
+			t.Errorf("%+v: %d, %v", c, got, err)
 		}
 	}
 }

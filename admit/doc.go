@@ -1,0 +1,22 @@
+// Package admit bounds the memory of what clients are sending: the bodies of HTTP requests
+// and the batches of Flight's writers, all of a process together.
+//
+// A [Room] has so many bytes. A [Hold] takes what has come of a body, piece by piece, and
+// gives it back when it is done with. Who finds no room waits a while, and is refused with
+// errs.Overloaded and a hint then, which lets go of what he holds.
+//
+// It leaves to others: how much memory rows take besides once they are decoded (a few times
+// their bytes), whose turn it is by principal (package auth/quota), and clients that stop
+// sending (the server's deadlines).
+//
+// Invariants:
+//
+//	M1  What is held is never more than the room.
+//	M2  Nobody waits for ever, so holds that wait for each other come loose; and the last
+//	    quarter is for those who hold something, so most of them end and need not.
+//	M3  A client holds what it has sent, not what it says it will send. While others wait it
+//	    holds that for slowHold at most.
+//	M4  Those who wait are served in the order they came, those who hold something first.
+//
+// A Room may be used from any goroutine, a Hold belongs to one.
+package admit

@@ -1,0 +1,146 @@
+package admit
+
+import (
+	"context"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promauto"
+
+	"github.com/millrace/millrace/errs"
+)
+
+const (
+	// Those who hold nothing yet, and those who hold something, wait for so long.
+	freshPatience = 2 * time.Second
+	heldPatience  = 10 * time.Second
+	// slowHold is how long a body may take to be done with while others wait.
+	slowHold = 30 * time.Second
+	// maxHint is the longest hint, in seconds.
+	maxHint = 30
+)
+
+// Room is what all bodies under way may take together.
+type Room struct {
+	limit   int64
+	now     func() time.Time
+	refused *prometheus.CounterVec
+	waited  prometheus.Counter
+	// patience of those who hold nothing, and of those who hold something.
+	patience [2]time.Duration
+
+	mu      sync.Mutex
+	used    int64
+	waiting [2][]*waiter // by whether they hold something
+}
+
+type waiter struct {
+	bytes int64
+	ready chan struct{}
+}
+
+// New makes a room of so many bytes.
+func New(limit int64, now func() time.Time, reg prometheus.Registerer) *Room {
+	p := promauto.With(reg)
+	r := &Room{
+		limit: limit, now: now, patience: [2]time.Duration{freshPatience, heldPatience},
+		refused: p.NewCounterVec(prometheus.CounterOpts{Name: "millrace_admit_refused_total", Help: "Bodies refused since there was no memory for them in time (full), or since they came too slowly while others waited (slow)."}, []string{"reason"}),
+		waited:  p.NewCounter(prometheus.CounterOpts{Name: "millrace_admit_wait_seconds_total", Help: "Time that bodies waited for memory."}),
+	}
+	p.NewGaugeFunc(prometheus.GaugeOpts{Name: "millrace_admit_held_bytes", Help: "Bytes of bodies and batches that were received and are not done with."}, func() float64 {
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		return float64(r.used)
+	})
+	p.NewGaugeFunc(prometheus.GaugeOpts{Name: "millrace_admit_limit_bytes", Help: "Bytes that bodies and batches may take together."}, func() float64 { return float64(limit) })
+	for _, reason := range []string{"full", "slow"} {
+		r.refused.WithLabelValues(reason)
+	}
+	return r
+}
+
+// Limit is the most that one can ask for.
+func (r *Room) Limit() int64 { return r.limit }
+
+// fits says whether there is room for bytes. REQUIRES: r.mu is held.
+func (r *Room) fits(bytes int64, holds bool) bool {
+	if holds {
+		return r.used+bytes <= r.limit
+	}
+	return r.used+bytes <= r.limit/4*3 || r.used == 0 && bytes <= r.limit
+}
+
+// Take takes bytes, at most Limit, and waits for them, for patience at most; holds says
+// that the caller holds some already, which are not given back before these are there.
+func (r *Room) Take(ctx context.Context, bytes int64, holds bool, patience time.Duration) error {
+	class := 0
+	if holds {
+		class = 1
+	}
+	r.mu.Lock()
+	if len(r.waiting[1]) == 0 && (holds || len(r.waiting[0]) == 0) && r.fits(bytes, holds) {
+		r.used += bytes
+		r.mu.Unlock()
+		return nil
+	}
+	w := &waiter{bytes: bytes, ready: make(chan struct{})}
+	r.waiting[class] = append(r.waiting[class], w)
+	r.mu.Unlock()
+	began := r.now()
+	timer := time.NewTimer(patience)
+	defer timer.Stop()
+	var err error
+	select {
+	case <-w.ready:
+	case <-timer.C:
+	case <-ctx.Done():
+		err = ctx.Err()
+	}
+	r.waited.Add(r.now().Sub(began).Seconds())
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	i := slices.Index(r.waiting[class], w)
+	if i < 0 { // it was its turn, maybe this moment
+		return nil
+	}
+	hint := min(1+(len(r.waiting[0])+len(r.waiting[1]))/64, maxHint)
+	r.waiting[class] = slices.Delete(r.waiting[class], i, i+1)
+	r.next() // what waits behind it may be smaller
+	if err != nil {
+		return err
+	}
+	r.refused.WithLabelValues("full").Inc()
+	return &errs.Error{Code: errs.Overloaded, RetryAfter: hint, Message: "so much is being received that there is no memory for more at the moment"}
+}
+
+// next lets in those whose turn it is. REQUIRES: r.mu is held.
+func (r *Room) next() {
+	for class := 1; class >= 0; class-- {
+		for len(r.waiting[class]) > 0 {
+			w := r.waiting[class][0]
+			if !r.fits(w.bytes, class == 1) {
+				return
+			}
+			r.used += w.bytes
+			r.waiting[class] = slices.Delete(r.waiting[class], 0, 1)
+			close(w.ready)
+		}
+	}
+}
+
+// Give gives back what was taken.
+func (r *Room) Give(bytes int64) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.used -= bytes
+	r.next()
+}
+
+// contended says whether somebody waits.
+func (r *Room) contended() bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return len(r.waiting[0])+len(r.waiting[1]) > 0
+}
