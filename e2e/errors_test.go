@@ -107,22 +107,6 @@ func tampered(token string) string {
 	return string(b)
 }
 
-// What belongs to a later release says so instead of doing half of it.
-func TestNotYet(t *testing.T) {
-	t.Parallel()
-	s := shared(t)
-	for _, c := range [][3]string{
-		{"GET", "/v1/quotas/user:ann", ""},
-	} {
-		var body any
-		if c[2] != "" {
-			body = c[2]
-		}
-		p := s.fails(t, 501, "not_implemented", c[0], c[1], body)
-		require.NotEmpty(t, p.Detail, "%v", c)
-	}
-}
-
 // The same through Flight: the gRPC code of the table in contract.md, and ErrorInfo names the reason.
 func TestErrorsFlight(t *testing.T) {
 	t.Parallel()

@@ -16,7 +16,7 @@ import (
 func TestMemoryBound(t *testing.T) {
 	s := newServer(t, "--cache-size=64MiB") // what is cached is no bound of what is on its way
 	db := newDB(t, s)
-	megabytes, most := setting("E2E_LOAD_MB", 150), setting("E2E_RSS_MB", 416)
+	megabytes, most := setting("E2E_LOAD_MB", 150), setting("E2E_RSS_MB", 480)
 	log := create(t, s, db, "log", "id BIGINT, a BIGINT, text STRING", "", 4)
 	keyed := create(t, s, db, "keyed", "id BIGINT, a BIGINT, b BIGINT, c BIGINT, d BIGINT, e BIGINT, f BIGINT, g BIGINT", "id", 4)
 
