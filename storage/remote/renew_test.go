@@ -251,7 +251,10 @@ func testReclaim(t *testing.T, kind string, unsound bool) {
 	if unsound {
 		require.NoError(t, mustFail(loss.Cause, errs.CorruptData))
 		if kind == "damaged" {
-			require.Equal(t, read+1, loss.From)
+			// A checkpoint that was under way may have got further than what is read.
+			m, err := w.store.Shard(0).Newest(t.Context())
+			require.NoError(t, err)
+			require.Equal(t, max(read, m.Remote.StateLSN)+1, loss.From)
 		}
 		require.NotEmpty(t, loss.Buckets)
 		require.NotZero(t, loss.Checkpoint)
