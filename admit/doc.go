@@ -12,8 +12,9 @@
 // Invariants:
 //
 //	M1  What is held is never more than the room.
-//	M2  Nobody waits for ever, so holds that wait for each other come loose; and the last
-//	    quarter is for those who hold something, so most of them end and need not.
+//	M2  Nobody waits for ever. Who holds nothing may take half of the room, who holds something
+//	    three quarters, and one of these alone the last quarter: so when all wait for each
+//	    other, one goes on to his end, and then the next.
 //	M3  A client holds what it has sent, not what it says it will send. While others wait it
 //	    holds that for slowHold at most.
 //	M4  Those who wait are served in the order they came, those who hold something first.

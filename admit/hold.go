@@ -34,12 +34,12 @@ func (h *Hold) Grow(ctx context.Context, bytes int) error {
 		return &errs.Error{Code: errs.Overloaded, RetryAfter: maxHint, Message: "the body comes slowly, and others wait for the memory that it takes: send less at a time, or come back later"}
 	}
 	for h.taken < h.came {
-		patience := h.room.patience[0]
+		patience, holding := h.room.patience[0], (*Hold)(nil)
 		if h.taken > 0 {
-			patience = h.room.patience[1]
+			patience, holding = h.room.patience[1], h
 		}
 		more := min(piece, h.room.limit)
-		if err := h.room.Take(ctx, more, h.taken > 0, patience); err != nil {
+		if err := h.room.take(ctx, more, holding, patience); err != nil {
 			h.Done()
 			return err
 		}
@@ -51,7 +51,7 @@ func (h *Hold) Grow(ctx context.Context, bytes int) error {
 // Done gives back what was taken. The hold can be used again.
 func (h *Hold) Done() {
 	if h.taken > 0 {
-		h.room.Give(h.taken)
+		h.room.done(h.taken, h)
 	}
 	h.came, h.taken = 0, 0
 }

@@ -33,10 +33,12 @@ type Room struct {
 
 	mu      sync.Mutex
 	used    int64
+	last    *Hold        // who has, or may yet take, the last quarter; nil: who asks first
 	waiting [2][]*waiter // by whether they hold something
 }
 
 type waiter struct {
+	hold  *Hold // nil: of none, or of one that has taken nothing
 	bytes int64
 	ready chan struct{}
 }
@@ -65,27 +67,46 @@ func New(limit int64, now func() time.Time, reg prometheus.Registerer) *Room {
 func (r *Room) Limit() int64 { return r.limit }
 
 // fits says whether there is room for bytes. REQUIRES: r.mu is held.
-func (r *Room) fits(bytes int64, holds bool) bool {
-	if holds {
-		return r.used+bytes <= r.limit
+func (r *Room) fits(bytes int64, hold *Hold) bool {
+	then := r.used + bytes
+	switch {
+	case hold == nil:
+		return then <= r.limit/2 || r.used == 0 && then <= r.limit
+	case r.last == nil || r.last == hold:
+		return then <= r.limit
 	}
-	return r.used+bytes <= r.limit/4*3 || r.used == 0 && bytes <= r.limit
+	return then <= r.limit/4*3
 }
 
-// Take takes bytes, at most Limit, and waits for them, for patience at most; holds says
-// that the caller holds some already, which are not given back before these are there.
-func (r *Room) Take(ctx context.Context, bytes int64, holds bool, patience time.Duration) error {
+// give makes bytes somebody's. REQUIRES: they fit, and r.mu is held.
+func (r *Room) give(bytes int64, hold *Hold) {
+	r.used += bytes
+	if hold != nil && r.used > r.limit/4*3 {
+		r.last = hold
+	}
+}
+
+// Take takes bytes, at most Limit, all that the caller takes, and waits for them, for
+// patience at most.
+func (r *Room) Take(ctx context.Context, bytes int64, patience time.Duration) error {
+	return r.take(ctx, bytes, nil, patience)
+}
+
+// take is Take for a hold, which is nil when it has taken nothing: what it has is not given
+// back before the bytes are there.
+func (r *Room) take(ctx context.Context, bytes int64, hold *Hold, patience time.Duration) error {
 	class := 0
-	if holds {
+	if hold != nil {
 		class = 1
 	}
 	r.mu.Lock()
-	if len(r.waiting[1]) == 0 && (holds || len(r.waiting[0]) == 0) && r.fits(bytes, holds) {
-		r.used += bytes
+	turn := hold != nil && r.last == hold || len(r.waiting[1]) == 0 && (hold != nil || len(r.waiting[0]) == 0)
+	if turn && r.fits(bytes, hold) {
+		r.give(bytes, hold)
 		r.mu.Unlock()
 		return nil
 	}
-	w := &waiter{bytes: bytes, ready: make(chan struct{})}
+	w := &waiter{hold: hold, bytes: bytes, ready: make(chan struct{})}
 	r.waiting[class] = append(r.waiting[class], w)
 	r.mu.Unlock()
 	began := r.now()
@@ -115,26 +136,40 @@ func (r *Room) Take(ctx context.Context, bytes int64, holds bool, patience time.
 	return &errs.Error{Code: errs.Overloaded, RetryAfter: hint, Message: "so much is being received that there is no memory for more at the moment"}
 }
 
-// next lets in those whose turn it is. REQUIRES: r.mu is held.
+// next lets in those whose turn it is: of those who hold something all that fit, which is
+// the one who has the last quarter when no other does. REQUIRES: r.mu is held.
 func (r *Room) next() {
-	for class := 1; class >= 0; class-- {
-		for len(r.waiting[class]) > 0 {
-			w := r.waiting[class][0]
-			if !r.fits(w.bytes, class == 1) {
-				return
-			}
-			r.used += w.bytes
-			r.waiting[class] = slices.Delete(r.waiting[class], 0, 1)
-			close(w.ready)
+	for i := 0; i < len(r.waiting[1]); {
+		if !r.let(1, i) {
+			i++
 		}
+	}
+	for len(r.waiting[1]) == 0 && len(r.waiting[0]) > 0 && r.let(0, 0) {
 	}
 }
 
+// let lets in a waiter when he fits. REQUIRES: r.mu is held.
+func (r *Room) let(class, i int) bool {
+	w := r.waiting[class][i]
+	if !r.fits(w.bytes, w.hold) {
+		return false
+	}
+	r.give(w.bytes, w.hold)
+	r.waiting[class] = slices.Delete(r.waiting[class], i, i+1)
+	close(w.ready)
+	return true
+}
+
 // Give gives back what was taken.
-func (r *Room) Give(bytes int64) {
+func (r *Room) Give(bytes int64) { r.done(bytes, nil) }
+
+func (r *Room) done(bytes int64, hold *Hold) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.used -= bytes
+	if hold != nil && r.last == hold {
+		r.last = nil
+	}
 	r.next()
 }
 

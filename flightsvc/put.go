@@ -268,7 +268,7 @@ func (p *put) take(n int64) error {
 	if err := p.room.Acquire(p.ctx, n); err != nil {
 		return err
 	}
-	if err := p.s.o.Room.Take(p.ctx, n, false, putPatience); err != nil {
+	if err := p.s.o.Room.Take(p.ctx, n, putPatience); err != nil {
 		p.room.Release(n)
 		return err
 	}
