@@ -197,18 +197,17 @@ func (c *overloadClient) ask() bool {
 	}
 	body, err := io.ReadAll(a.Body)
 	a.Body.Close()
-	switch {
-	case a.StatusCode == http.StatusOK:
+	if a.StatusCode == http.StatusOK {
 		c.ok++
 		c.times = append(c.times, time.Since(began))
-	default:
-		var p struct{ Code string }
-		_ = json.Unmarshal(body, &p) // a code of "" says that it is none of ours
-		code := fmt.Sprintf("%d %s", a.StatusCode, p.Code)
-		c.refused[code]++
-		if a.StatusCode != http.StatusTooManyRequests && a.StatusCode != http.StatusServiceUnavailable || a.Header.Get("Retry-After") == "" {
-			c.unhinted[code]++
-		}
+		return err == nil && !a.Close
+	}
+	var p struct{ Code string }
+	_ = json.Unmarshal(body, &p) // a code of "" says that it is none of ours
+	code := fmt.Sprintf("%d %s", a.StatusCode, p.Code)
+	c.refused[code]++
+	if a.StatusCode != http.StatusTooManyRequests && a.StatusCode != http.StatusServiceUnavailable || a.Header.Get("Retry-After") == "" {
+		c.unhinted[code]++
 	}
 	return err == nil && !a.Close
 }
