@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
 	"time"
 
@@ -310,4 +311,46 @@ func TestFullDisk(t *testing.T) {
 	require.Positive(t, count(t, reg, "millrace_audit_lost_total"))
 	require.Error(t, l.Close())
 	require.EqualValues(t, 5, count(t, reg, "millrace_audit_lost_total"))
+}
+
+// A pipe that nobody reads is refused at the start; one that is not read any more is told,
+// does not keep Close, and loses nothing when it is read again (D3, D4).
+func TestPipe(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "pipe")
+	require.NoError(t, syscall.Mkfifo(path, 0o600))
+	_, err := audit.Open(audit.Options{Path: path, Registerer: prometheus.NewRegistry()})
+	require.ErrorContains(t, err, "nobody reads the pipe")
+
+	fill := func(l *audit.Log) { // more than a pipe takes
+		for range 500 {
+			l.Begin(strings.Repeat("i", 512), "a", "http", strings.Repeat("n", 512)).End("x")
+		}
+	}
+	reader, err := os.OpenFile(path, os.O_RDWR, 0) // which waits for nobody
+	require.NoError(t, err)
+	defer reader.Close()
+	l, reg := open(t, audit.Options{Path: path, Try: 10 * time.Millisecond, Pause: time.Millisecond})
+	fill(l)
+	require.Eventually(t, func() bool { return l.Err() != nil }, time.Minute, time.Millisecond)
+	require.ErrorContains(t, l.Err(), "takes nothing")
+	in := bufio.NewScanner(reader)
+	for range 500 {
+		require.True(t, in.Scan())
+		var e audit.Event
+		require.NoError(t, json.Unmarshal(in.Bytes(), &e), in.Text())
+	}
+	eventually(t, reg, "millrace_audit_events_total", 500)
+	require.Eventually(t, func() bool { return l.Err() == nil }, time.Minute, time.Millisecond)
+
+	fill(l)
+	require.Eventually(t, func() bool { return l.Err() != nil }, time.Minute, time.Millisecond)
+	closed := make(chan error, 1)
+	go func() { closed <- l.Close() }()
+	select {
+	case err := <-closed:
+		require.ErrorContains(t, err, "takes nothing")
+	case <-time.After(time.Minute):
+		t.Fatal("Close waits for a pipe that nobody reads")
+	}
+	require.EqualValues(t, 1000, count(t, reg, "millrace_audit_events_total")+count(t, reg, "millrace_audit_lost_total"))
 }

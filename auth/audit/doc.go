@@ -17,7 +17,8 @@
 //	    there or not. What finds none is counted.
 //	D3  A line is written whole or not at all; a file that was moved away is made anew.
 //	D4  What cannot be written stays in its queue and is tried again every second, and
-//	    [Log.Err] tells why. Close tries once more; what is left then is counted.
+//	    [Log.Err] tells why; a write that takes more than ten seconds is one of that. Close
+//	    tries once more, for ten seconds at most; what is left then is counted.
 //	D5  Refused calls, and what changes tables, grants and quotas, are written whatever the
 //	    verbs that were chosen.
 //

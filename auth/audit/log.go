@@ -36,6 +36,8 @@ type Options struct {
 	Long time.Duration
 	// Patience is how long a call waits for room; default 10 s.
 	Patience time.Duration
+	// Try is how long one try to write may take, and Close; default 10 s.
+	Try time.Duration
 	// Pause is the time between two tries; default 1 s.
 	Pause time.Duration
 
@@ -48,6 +50,7 @@ const (
 	defaultQueue    = 10_000
 	defaultLong     = 10 * time.Second
 	defaultPatience = 10 * time.Second
+	defaultTry      = 10 * time.Second
 	defaultPause    = time.Second
 )
 
@@ -60,6 +63,9 @@ func (o *Options) ensureDefaults() {
 	}
 	if o.Patience == 0 {
 		o.Patience = defaultPatience
+	}
+	if o.Try == 0 {
+		o.Try = defaultTry
 	}
 	if o.Pause == 0 {
 		o.Pause = defaultPause
@@ -85,7 +91,7 @@ func Open(o Options) (*Log, error) {
 			return nil, err
 		}
 		out := newOutput(&l.o, m, "file")
-		out.begin(func(_ context.Context, _ uint64, events []Event) error { return l.file.write(events) })
+		out.begin(func(ctx context.Context, _ uint64, events []Event) error { return l.file.write(ctx, events) })
 		l.outputs = append(l.outputs, out)
 	}
 	if o.Table {
@@ -146,7 +152,7 @@ func (l *Log) add(e *Event) {
 	}
 }
 
-// Close writes what is in the queues, and closes the file.
+// Close writes what is in the queues, in the time of one try each, and closes the file.
 func (l *Log) Close() error {
 	for _, out := range l.outputs {
 		out.close()

@@ -12,8 +12,6 @@ import (
 const (
 	// most is how many events are written at a time.
 	most = 1000
-	// writeTime bounds one try.
-	writeTime = 10 * time.Second
 	// tableLinger is how long events for a table wait for others, so that its batches are
 	// not of one row.
 	tableLinger = 100 * time.Millisecond
@@ -29,7 +27,9 @@ type output struct {
 	queue   chan Event
 	ended   chan struct{} // closed when nothing is written any more
 	ending  chan struct{} // closed when what fails is not tried again
-	adding  sync.RWMutex  // held to add, so that the queue is not closed meanwhile
+	life    context.Context
+	end     context.CancelFunc // of life: nothing is written any more
+	adding  sync.RWMutex       // held to add, so that the queue is not closed meanwhile
 	begun   bool
 	closed  bool
 	failure atomic.Pointer[error]
@@ -37,6 +37,7 @@ type output struct {
 
 func newOutput(o *Options, m *metrics, name string) *output {
 	out := &output{o: o, metrics: m, name: name, queue: make(chan Event, o.Queue), ended: make(chan struct{}), ending: make(chan struct{})}
+	out.life, out.end = context.WithCancel(context.Background())
 	m.begin(name)
 	return out
 }
@@ -87,7 +88,8 @@ func (out *output) err() error {
 	return nil
 }
 
-// close writes what is in the queue, and takes no more.
+// close writes what is in the queue, as far as it gets in the time of one try, and takes no
+// more.
 func (out *output) close() {
 	out.adding.RLock()
 	closed := out.closed
@@ -95,7 +97,9 @@ func (out *output) close() {
 	if closed {
 		return
 	}
+	defer out.end()
 	close(out.ending)
+	defer time.AfterFunc(out.o.Try, out.end).Stop()
 	out.adding.Lock()
 	out.closed = true
 	close(out.queue)
@@ -149,7 +153,7 @@ func (out *output) gather(e Event) []Event {
 // persist writes events, again and again until it can (D4).
 func (out *output) persist(write Sink, number uint64, events []Event) bool {
 	for {
-		ctx, cancel := context.WithTimeout(context.Background(), writeTime)
+		ctx, cancel := context.WithTimeout(out.life, out.o.Try)
 		err := write(ctx, number, events)
 		cancel()
 		if err == nil {
@@ -176,7 +180,7 @@ func (out *output) persist(write Sink, number uint64, events []Event) bool {
 
 // finally tries for the last time.
 func (out *output) finally(write Sink, number uint64, events []Event) bool {
-	ctx, cancel := context.WithTimeout(context.Background(), writeTime)
+	ctx, cancel := context.WithTimeout(out.life, out.o.Try)
 	defer cancel()
 	if err := write(ctx, number, events); err != nil {
 		return false
