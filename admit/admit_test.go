@@ -53,8 +53,8 @@ func TestRoom(t *testing.T) {
 	require.NoError(t, r.take(ctx, 20, a, time.Minute)) // 95 of 100, and the last quarter is a's
 
 	large := waits(t, r, 40, nil, time.Minute)
-	small := waits(t, r, 1, nil, time.Minute)
 	held := waits(t, r, 5, b, time.Minute)
+	small := waits(t, r, 1, nil, time.Minute)
 	require.NoError(t, r.take(ctx, 5, a, time.Minute), "before those who wait")
 	require.Equal(t, int64(100), r.used)
 	r.done(50, a)
@@ -73,14 +73,23 @@ func TestRoom(t *testing.T) {
 	require.Zero(t, r.used)
 
 	require.NoError(t, r.Take(ctx, 45, 0))
-	large = waits(t, r, 40, nil, 50*time.Millisecond)
+	large = waits(t, r, 40, nil, time.Minute)
+	for range maxPassed {
+		require.NoError(t, r.Take(ctx, 5, 0), "one that does not fit keeps nobody out")
+		r.Give(5)
+	}
 	small = waits(t, r, 5, nil, time.Minute)
+	r.Give(45)
+	require.NoError(t, <-large, "for ever")
+	require.NoError(t, <-small)
+	r.Give(40)
+	require.NoError(t, r.Take(ctx, 40, 0))
+	large = waits(t, r, 40, nil, 50*time.Millisecond)
 	require.Equal(t, errs.Overloaded, errs.CodeOf(<-large))
-	require.NoError(t, <-small, "what waited behind it fits")
 	ended, cancel := context.WithCancel(ctx)
 	cancel()
 	require.ErrorIs(t, r.Take(ended, 40, time.Minute), context.Canceled)
-	require.Equal(t, int64(50), r.used)
+	require.Equal(t, int64(45), r.used)
 }
 
 // M3: a hold takes what came, and gives back all of it, also when it is refused.

@@ -17,7 +17,8 @@
 //	    other, one goes on to his end, and then the next.
 //	M3  A client holds what it has sent, not what it says it will send. While others wait it
 //	    holds that for slowHold at most.
-//	M4  Those who wait are served in the order they came, those who hold something first.
+//	M4  Those who hold something are served first, the others in the order they came; but
+//	    one who does not fit is passed by some who do, maxPassed at most.
 //
 // A Room may be used from any goroutine, a Hold belongs to one.
 package admit

@@ -20,6 +20,8 @@ const (
 	slowHold = 30 * time.Second
 	// maxHint is the longest hint, in seconds.
 	maxHint = 30
+	// maxPassed is how many that fit may pass by one who holds nothing and does not fit.
+	maxPassed = 1000
 )
 
 // Room is what all bodies under way may take together.
@@ -38,9 +40,10 @@ type Room struct {
 }
 
 type waiter struct {
-	hold  *Hold // nil: of none, or of one that has taken nothing
-	bytes int64
-	ready chan struct{}
+	hold   *Hold // nil: of none, or of one that has taken nothing
+	bytes  int64
+	passed int // by how many
+	ready  chan struct{}
 }
 
 // New makes a room of so many bytes.
@@ -100,7 +103,7 @@ func (r *Room) take(ctx context.Context, bytes int64, hold *Hold, patience time.
 		class = 1
 	}
 	r.mu.Lock()
-	turn := hold != nil && r.last == hold || len(r.waiting[1]) == 0 && (hold != nil || len(r.waiting[0]) == 0)
+	turn := hold != nil && r.last == hold || len(r.waiting[1]) == 0 && (hold != nil || r.fits(bytes, nil) && r.pass())
 	if turn && r.fits(bytes, hold) {
 		r.give(bytes, hold)
 		r.mu.Unlock()
@@ -144,8 +147,29 @@ func (r *Room) next() {
 			i++
 		}
 	}
-	for len(r.waiting[1]) == 0 && len(r.waiting[0]) > 0 && r.let(0, 0) {
+	if len(r.waiting[1]) > 0 {
+		return
 	}
+	for i := 0; i < len(r.waiting[0]); {
+		w := r.waiting[0][i]
+		if i > 0 && (!r.fits(w.bytes, nil) || !r.pass()) {
+			return
+		}
+		if !r.let(0, i) {
+			i++
+		}
+	}
+}
+
+// pass says whether somebody may pass by the first of those who hold nothing and wait; it
+// counts that he does. REQUIRES: r.mu is held.
+func (r *Room) pass() bool {
+	if len(r.waiting[0]) == 0 {
+		return true
+	}
+	first := r.waiting[0][0]
+	first.passed++
+	return first.passed <= maxPassed
 }
 
 // let lets in a waiter when he fits. REQUIRES: r.mu is held.
