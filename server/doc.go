@@ -26,9 +26,10 @@
 //	    request but for health, the document and its pages has a caller (auth.Of).
 //	V3  Every answer carries X-Request-Id, the caller's when it sent a good one.
 //	V4  A request makes progress or is ended: headers within 10 s, each piece of a
-//	    body or of an answer within 30 s, 1 KiB of a body in each 2 min of waiting, idle
-//	    connections for 2 min. A port holds a bounded number of connections, and closes
-//	    one without work for a new one.
+//	    body or of an answer within 30 s, 1 KiB of a body in each 2 min of waiting, what
+//	    is left of a body after the answer within 5 s, idle connections for 2 min. A
+//	    port holds a bounded number of connections, and closes one without work for a
+//	    new one.
 //	V5  What a setting of a later release asks for is refused, never ignored.
 //	V6  A lake that does not answer keeps nothing else from being served, nor the server
 //	    from starting or being ready.

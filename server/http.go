@@ -99,6 +99,9 @@ func (f *front) handler() http.Handler {
 }
 
 func (f *front) route(w http.ResponseWriter, r *http.Request) {
+	if r.URL.Path == "/healthz" || r.URL.Path == "/readyz" || open(r.URL.Path) {
+		bodiless(w, r)
+	}
 	switch r.URL.Path {
 	case "/healthz":
 		f.health.live(w, r)
@@ -201,7 +204,12 @@ func (f *front) observing() http.Handler {
 	mux.HandleFunc("/healthz", f.health.live)
 	mux.HandleFunc("/readyz", f.health.ready)
 	mux.Handle("/metrics", f.metrics.handler)
-	return mux
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		rec := newRecorder(w, r, f.clock)
+		defer rec.end()
+		bodiless(rec, r)
+		mux.ServeHTTP(rec, r)
+	})
 }
 
 // newHTTPServer is an http.Server with limits on what a client may hold.

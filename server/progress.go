@@ -16,9 +16,9 @@ const (
 	// for ever by a byte now and then.
 	slowTime  = 2 * time.Minute
 	slowBytes = 1 << 10
-	// errorTime is how long what is left of a body may take to come when the request has
-	// been answered with an error: the caller may be nobody we know.
-	errorTime = 5 * time.Second
+	// restTime is how long what is left of a body may take to come when the request has
+	// been answered: nobody waits for it, and the caller may be nobody we know.
+	restTime = 5 * time.Second
 	// writePiece is written under one deadline, so that it is of the pace of a client, not of
 	// the size of what is written.
 	writePiece = 64 << 10
@@ -117,11 +117,15 @@ func (r *recorder) end() {
 	if r.in == nil || r.in.ended {
 		return
 	}
-	patience := stallTime
-	if r.status >= http.StatusBadRequest {
-		patience = errorTime
+	_ = r.rc.SetReadDeadline(r.clock().Add(restTime)) // as above
+}
+
+// bodiless answers a request whose body nobody reads: the connection ends with the answer,
+// which does not wait for a body that may not come.
+func bodiless(w http.ResponseWriter, r *http.Request) {
+	if r.ProtoMajor == 1 && r.Body != nil && r.Body != http.NoBody {
+		w.Header().Set("Connection", "close")
 	}
-	_ = r.rc.SetReadDeadline(r.clock().Add(patience)) // as above
 }
 
 // movingBody is a request's body whose deadline moves.

@@ -13,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/go-chi/chi/v5"
 	"github.com/stretchr/testify/require"
 	"golang.org/x/net/http2"
 	"golang.org/x/net/http2/hpack"
@@ -80,17 +81,34 @@ func TestSlowTaker(t *testing.T) {
 	require.Zero(t, n)
 }
 
-// What is refused does not hold a connection by a body that does not come.
-func TestRefusedBody(t *testing.T) {
-	f := newTestFront(t, okAPI())
+// What is answered without its body does not hold a connection by a body that does not come,
+// least of all where no caller is asked for.
+func TestUnreadBody(t *testing.T) {
+	api := okAPI().(*chi.Mux)
+	api.Get("/openapi.json", func(http.ResponseWriter, *http.Request) {})
+	f := newTestFront(t, api)
 	f.callers = keyring{}
-	f.advance(200*time.Millisecond - errorTime)
-	c := connect(t, f.addr)
-	fmt.Fprint(c, "POST /v1/x HTTP/1.1\r\nHost: localhost\r\nContent-Length: 100000\r\n\r\nx")
-	require.NoError(t, c.SetReadDeadline(time.Now().Add(stallTime-5*time.Second)))
-	b, err := io.ReadAll(c.in)
-	require.NoError(t, err, "closed by the server, well before a body may stall")
-	require.Contains(t, string(b), "401")
+	observing := httptest.NewUnstartedServer(nil)
+	observing.Config = newHTTPServer(f.observing(), f.log)
+	observing.Start()
+	t.Cleanup(observing.Close)
+	f.advance(200*time.Millisecond - restTime)
+	for _, ask := range []struct{ addr, path, want string }{
+		{f.addr, "/v1/things/1", "401"},
+		{f.addr, "/healthz", "200"},
+		{f.addr, "/readyz", "200"},
+		{f.addr, "/openapi.json", "200"},
+		{observing.Listener.Addr().String(), "/healthz", "200"},
+		{observing.Listener.Addr().String(), "/metrics", "200"},
+	} {
+		c := connect(t, ask.addr)
+		fmt.Fprintf(c, "GET %s HTTP/1.1\r\nHost: localhost\r\nContent-Length: 100000\r\n\r\nx", ask.path)
+		require.NoError(t, c.SetReadDeadline(time.Now().Add(stallTime-5*time.Second)))
+		b, err := io.ReadAll(c.in)
+		require.NoError(t, err, "%s: closed by the server, well before a body may stall", ask.path)
+		require.Contains(t, string(b), ask.want)
+		require.Contains(t, string(b), "Connection: close")
+	}
 }
 
 // flood is a connection of HTTP/2 that says what it likes.
