@@ -212,6 +212,27 @@ func TestFullQueue(t *testing.T) {
 	require.Equal(t, lost+1, count(t, reg, "millrace_audit_lost_total"))
 }
 
+// D2: a call is held up once, not for each of its events in each queue.
+func TestHeldUpOnce(t *testing.T) {
+	l, reg := open(t, audit.Options{Path: "/dev/full", Table: true, Queue: 1, Patience: time.Second, Pause: time.Hour})
+	stop := l.Feed(func(context.Context, uint64, []audit.Event) error { return errors.New("no room") })
+	write(l)
+	require.Eventually(t, func() bool { return count(t, reg, "millrace_audit_failures_total") == 2 }, time.Minute, time.Millisecond)
+	write(l) // fills both
+	r := l.Begin("1", "a", "http", "x")
+	for i := range 60 {
+		r.Ask("drop", fmt.Sprint("d.t", i), true)
+	}
+	begin := time.Now()
+	r.End(audit.OK)
+	took := time.Since(begin)
+	require.GreaterOrEqual(t, took, time.Second)
+	require.Less(t, took, time.Minute) // two minutes if each was waited for
+	require.EqualValues(t, 120, count(t, reg, "millrace_audit_lost_total"))
+	stop()
+	require.Error(t, l.Close())
+}
+
 // A call that is held up goes on as soon as there is room.
 func TestHeldUp(t *testing.T) {
 	gate := make(chan struct{})

@@ -13,7 +13,7 @@
 //	D1  No token, body, filter, key or value of a row is in an event; what a caller sent is
 //	    in it as names only, clipped.
 //	D2  Events wait in queues of bounded length, one for the file and one for the table. When
-//	    one is full, calls wait for room, at most ten seconds, whether their caller is still
+//	    one is full, calls wait for room, at most ten seconds each, whether their caller is still
 //	    there or not. What finds none is counted.
 //	D3  A line is written whole or not at all; a file that was moved away is made anew.
 //	D4  What cannot be written stays in its queue and is tried again every second, and

@@ -34,7 +34,8 @@ type Options struct {
 	Queue int
 	// Long is how long a call takes before it is written as begun; default 10 s.
 	Long time.Duration
-	// Patience is how long a call waits for room; default 10 s.
+	// Patience is how long a call waits for room, for all of its events in all queues;
+	// default 10 s.
 	Patience time.Duration
 	// Try is how long one try to write may take, and Close; default 10 s.
 	Try time.Duration
@@ -146,9 +147,9 @@ func (l *Log) wants(a asked, outcome string) bool {
 	return slices.Contains(refusals, errs.Code(outcome))
 }
 
-func (l *Log) add(e *Event) {
+func (l *Log) add(e *Event, p *patience) {
 	for _, out := range l.outputs {
-		out.add(e)
+		out.add(e, p)
 	}
 }
 

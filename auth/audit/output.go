@@ -51,8 +51,29 @@ func (out *output) begin(write Sink) {
 	}()
 }
 
-// add puts an event into the queue (D2).
-func (out *output) add(e *Event) {
+// patience is how long a call waits for room, from the first time that it has to.
+type patience struct {
+	long  time.Duration
+	over  chan struct{} // closed when it is; nil: it has not begun
+	timer *time.Timer
+}
+
+func (p *patience) begin() (over <-chan struct{}) {
+	if p.over == nil {
+		over := make(chan struct{})
+		p.over, p.timer = over, time.AfterFunc(p.long, func() { close(over) })
+	}
+	return p.over
+}
+
+func (p *patience) end() {
+	if p.timer != nil {
+		p.timer.Stop()
+	}
+}
+
+// add puts an event into the queue, when there is room while the call has patience (D2).
+func (out *output) add(e *Event, p *patience) {
 	out.adding.RLock()
 	defer out.adding.RUnlock()
 	if out.closed {
@@ -65,11 +86,9 @@ func (out *output) add(e *Event) {
 		return
 	default:
 	}
-	patience := time.NewTimer(out.o.Patience)
-	defer patience.Stop()
 	select {
 	case out.queue <- *e:
-	case <-patience.C:
+	case <-p.begin():
 		out.lose(1)
 	case <-out.ending:
 		out.lose(1)

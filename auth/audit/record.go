@@ -133,12 +133,14 @@ func (r *Record) write(outcome string, last bool) {
 		all = []asked{{object: e.Object}}
 	}
 	e.Outcome = outcome
+	p := patience{long: r.log.o.Patience}
+	defer p.end()
 	for _, a := range all {
 		if !r.log.wants(a, outcome) {
 			continue
 		}
 		e.Time, e.Verb, e.Object, e.Decision = r.log.o.Clock.Now().UTC(), a.verb, a.object, a.decision()
-		r.log.add(&e)
+		r.log.add(&e, &p)
 	}
 }
 
