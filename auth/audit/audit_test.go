@@ -178,7 +178,35 @@ func TestLongNames(t *testing.T) {
 	info, err := os.Stat(path)
 	require.NoError(t, err)
 	require.Less(t, info.Size(), int64(200_000))
-	require.Len(t, lines(t, path), 64)
+	require.Len(t, lines(t, path), 65)
+}
+
+// D1: of a call that asks for very many things, some are told together, and how many; what
+// was denied comes first, and verbs that are not wanted stay out.
+func TestManyThings(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "audit.jsonl")
+	l, _ := open(t, audit.Options{Path: path, Verbs: []string{"write"}})
+	r := l.Begin("1", "a", "http", "x")
+	for i := range 100 {
+		r.Ask("write", fmt.Sprint("d.w", i), true)
+		r.Ask("read", fmt.Sprint("d.r", i), true)
+	}
+	for i := range 1000 {
+		r.Ask("drop", fmt.Sprint("d.t", i), false)
+	}
+	r.Ask("write", "d.w0", false)
+	r.End(audit.OK)
+	require.NoError(t, l.Close())
+	got := map[string]int{}
+	for _, e := range lines(t, path) {
+		if !strings.HasPrefix(e.Object, "(") {
+			e.Object = ""
+		}
+		got[e.Verb+" "+e.Decision+" "+e.Object]++
+	}
+	require.Equal(t, map[string]int{
+		"write allowed ": 31, "write denied ": 1, "write allowed (68 more)": 1, "drop denied ": 960, "drop denied (40 more)": 1,
+	}, got)
 }
 
 func write(l *audit.Log) { l.Begin("1", "a", "http", "x").End("x") }

@@ -11,7 +11,9 @@
 // Invariants:
 //
 //	D1  No token, body, filter, key or value of a row is in an event; what a caller sent is
-//	    in it as names only, clipped.
+//	    in it as names only, clipped. A call that asks for very many things has an event
+//	    that says how many more there were, by verb and decision; what was allowed is left
+//	    out first.
 //	D2  Events wait in queues of bounded length, one for the file and one for the table. When
 //	    one is full, calls wait for room, at most ten seconds each, whether their caller is still
 //	    there or not. What finds none is counted.

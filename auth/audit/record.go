@@ -2,6 +2,7 @@ package audit
 
 import (
 	"context"
+	"fmt"
 	"slices"
 	"sync"
 	"time"
@@ -36,8 +37,12 @@ type Event struct {
 // maxName is how many bytes of a name are kept.
 const maxName = 512
 
-// maxAsked is how many different things of one call are told apart.
-const maxAsked = 64
+const (
+	// maxAsked is how many different things of one call are told apart.
+	maxAsked = 64
+	// maxDenied is how many are when those beyond maxAsked were denied.
+	maxDenied = 1024
+)
 
 // Record is what is to be written of a call.
 type Record struct {
@@ -48,11 +53,20 @@ type Record struct {
 	ended bool
 	event Event // its Object is what the call names, until something is asked for
 	asked []asked
+	more  []more // what is beyond
 }
 
 type asked struct {
 	verb, object string
 	denied       bool
+}
+
+// more is how often something was asked for that is not told apart: one for a verb and
+// decision.
+type more struct {
+	verb   string
+	denied bool
+	times  int
 }
 
 type recordKey struct{}
@@ -84,9 +98,21 @@ func (r *Record) Ask(verb, object string, allowed bool) {
 	switch {
 	case i >= 0:
 		r.asked[i].denied = r.asked[i].denied || a.denied
-	case len(r.asked) < maxAsked:
+	case len(r.asked) < maxAsked, a.denied && len(r.asked) < maxDenied:
 		r.asked = append(r.asked, a)
+	default:
+		r.beyond(a)
 	}
+}
+
+// beyond counts what is not told apart. REQUIRES: r.mu held.
+func (r *Record) beyond(a asked) {
+	i := slices.IndexFunc(r.more, func(m more) bool { return m.verb == a.verb && m.denied == a.denied })
+	if i < 0 {
+		i = len(r.more)
+		r.more = append(r.more, more{verb: a.verb, denied: a.denied})
+	}
+	r.more[i].times++
 }
 
 // Caller notes who calls. A nil Record notes nothing.
@@ -152,6 +178,9 @@ func (r *Record) told() []asked {
 		if a.verb != describe || a.denied || !slices.ContainsFunc(r.asked, func(of asked) bool { return of.object == a.object && of.verb != describe }) {
 			out = append(out, a)
 		}
+	}
+	for _, m := range r.more {
+		out = append(out, asked{m.verb, fmt.Sprintf("(%d more)", m.times), m.denied})
 	}
 	return out
 }
