@@ -18,6 +18,7 @@ import (
 	"github.com/millrace/millrace/router"
 	"github.com/millrace/millrace/row/jsonrow"
 	"github.com/millrace/millrace/storage/segment"
+	"github.com/millrace/millrace/trace"
 )
 
 func errAttr(err error) slog.Attr { return slog.Any("err", err) }
@@ -211,6 +212,9 @@ func (h *Handler) streamArrow(w http.ResponseWriter, r *http.Request, rd *router
 // it off.
 func (s *stream) endArrow(h *Handler, r *http.Request, err error) {
 	if !errors.Is(err, io.EOF) {
+		if !s.gone && r.Context().Err() == nil { // what ends by its client's will is well
+			trace.Of(r.Context()).Fail(h.classify(r, err).Code)
+		}
 		h.o.Logger.InfoContext(r.Context(), "arrow stream broken off", errAttr(err))
 		panic(http.ErrAbortHandler)
 	}

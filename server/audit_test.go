@@ -218,13 +218,18 @@ func TestAuditTakenBack(t *testing.T) {
 	back := a.grant("user:pat", "d.t", "read")
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
-	req, err := http.NewRequestWithContext(ctx, "GET", "http://"+a.addr.HTTP+"/v1/databases/d/tables/t/changelog?from=earliest", nil)
-	require.NoError(t, err)
-	req.Header = http.Header{"Authorization": {a.bearer("pat")}, "Accept": {"text/event-stream"}, "X-Request-Id": {"open-events"}}
-	events, err := http.DefaultClient.Do(req)
-	require.NoError(t, err)
-	defer events.Body.Close()
-	require.Equal(t, 200, events.StatusCode)
+	open := func(accept, id string) *http.Response {
+		req, err := http.NewRequestWithContext(ctx, "GET", "http://"+a.addr.HTTP+"/v1/databases/d/tables/t/changelog?from=earliest", nil)
+		require.NoError(t, err)
+		req.Header = http.Header{"Authorization": {a.bearer("pat")}, "Accept": {accept}, "X-Request-Id": {id}}
+		resp, err := http.DefaultClient.Do(req)
+		require.NoError(t, err)
+		t.Cleanup(func() { resp.Body.Close() })
+		require.Equal(t, 200, resp.StatusCode)
+		return resp
+	}
+	events := open("text/event-stream", "open-events")               //nolint:bodyclose // by open
+	cut := open("application/vnd.apache.arrow.stream", "open-arrow") //nolint:bodyclose // by open
 	tail, err := a.fl.DoGet(metadata.AppendToOutgoingContext(ctx, "authorization", a.bearer("pat"), "x-request-id", "open-tail"), &flight.Ticket{Ticket: []byte(`{"op":"scan","table":"d.t$changelog","from":"earliest","until":"never"}`)})
 	require.NoError(t, err)
 	_, err = tail.Recv()
@@ -232,7 +237,9 @@ func TestAuditTakenBack(t *testing.T) {
 	back()
 	_, err = io.ReadAll(events.Body)
 	require.NoError(t, err)
-	for err == nil {
+	_, err = io.ReadAll(cut.Body)
+	require.ErrorIs(t, err, io.ErrUnexpectedEOF)
+	for err = nil; err == nil; {
 		_, err = tail.Recv()
 	}
 	a.stop(t)
@@ -244,6 +251,7 @@ func TestAuditTakenBack(t *testing.T) {
 	}
 	require.Equal(t, map[string]string{
 		"open-events": "user:pat read d.t denied database_not_found",
+		"open-arrow":  "user:pat read d.t denied database_not_found",
 		"open-tail":   "user:pat read d.t denied database_not_found",
 	}, got)
 }

@@ -120,11 +120,16 @@ func TestGrantsTakenBack(t *testing.T) {
 	g.fl = g.flightClient(t)
 	back := g.grant("user:pat", "d", "read,write")
 	streams := g.idleStreams()
+	cut := g.begin(g.t.Context(), http.MethodGet, "/v1/databases/d/tables/u/changelog?from=earliest", g.bearer("pat"), "application/vnd.apache.arrow.stream", nil)
+	defer cut.Body.Close()
+	require.Equal(t, 200, cut.StatusCode)
 	back()
 	taken := time.Now()
 	for _, s := range streams {
 		require.Contains(t, s.ended(), "database_not_found", s.name)
 		t.Logf("%s ended after %v", s.name, time.Since(taken))
 	}
+	_, err := io.ReadAll(cut.Body)
+	require.ErrorIs(t, err, io.ErrUnexpectedEOF, "an Arrow stream has no place for a code, and is broken off")
 	require.Less(t, time.Since(taken), 30*time.Second) // 5 s on a machine that does nothing else
 }
