@@ -108,22 +108,12 @@ func (d *doctor) skipped(subject, advice, format string, args ...any) {
 	d.add(subject, FindingSkipped, advice, format, args...)
 }
 
-// meaningOfUnsafe says what settings give up that are less safe than a default start.
-var meaningOfUnsafe = map[string][2]string{
-	"insecure":      {"other machines are served without authentication", "turn authentication on with --auth-jwks, or listen on loopback addresses, and leave --insecure out"},
-	"insecure-nats": {"NATS servers that do not sync what they write are taken: a power cut loses acknowledged rows", "set jetstream.sync_interval to always on each of them, and leave --insecure-nats out"},
-	"auth-jwks":     {"the development key is trusted: who can read it can be anyone", "take the keys of an identity provider"},
-	"auth-audience": {"tokens for other services of the same identity provider are good here too", "set --auth-audience to what it writes into tokens for Millrace"},
-	"auth-issuer":   {"tokens of any issuer that has the keys are good", "set --auth-issuer to the issuer's name, as it stands in tokens (iss)"},
-	"tls-cert":      {"tokens can be read on the way, since other machines are served without TLS", "set --tls-cert and --tls-key, or listen on loopback behind something that speaks TLS"},
-}
-
 func (d *doctor) lookAtSettings(context.Context) {
 	const subject = "settings"
 	loose := d.s.unsafe()
 	for _, name := range loose {
-		means := meaningOfUnsafe[name]
-		d.warn(subject, means[1], "%s: %s", name, means[0])
+		u := unsafeSettings[name]
+		d.warn(subject, u.advice, "%s: %s", name, u.why)
 	}
 	if len(loose) == 0 {
 		mode := "a single node"

@@ -139,7 +139,7 @@ func (s *Server) start(ctx context.Context) error {
 		}
 	}
 	for _, name := range s.settings.unsafe() {
-		s.log.WarnContext(ctx, "unsafe setting", slog.String("setting", name), slog.String("why", whyUnsafe(name)))
+		s.log.WarnContext(ctx, "unsafe setting", slog.String("setting", name), slog.String("why", unsafeSettings[name].why))
 	}
 	return s.becomeReady(ctx)
 }
