@@ -77,7 +77,7 @@ func Doctor(ctx context.Context, o DoctorOptions) []Finding {
 	}
 	d.dir = dir
 	for _, look := range []func(context.Context){
-		d.lookAtSettings, d.lookAtDataDir, d.lookAtDisk, d.lookAtSecrets, d.lookAtRunning, d.lookAtPorts, d.lookAtFiles,
+		d.lookAtSettings, d.lookAtDataDir, d.lookAtDisk, d.lookAtSecrets, d.lookAtAudit, d.lookAtRunning, d.lookAtPorts, d.lookAtFiles,
 		d.lookAtTLS, d.lookAtKeys, d.lookAtNATS, d.lookAtStores, d.lookAtHealth, d.lookAtMembers, d.lookAtClusters, d.lookAtClocks,
 	} {
 		if ctx.Err() != nil {

@@ -13,6 +13,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -137,6 +138,8 @@ func TestDoctorOfBrokenMachine(t *testing.T) {
 	defer busy.Close()
 	keys := httptest.NewServer(http.NotFoundHandler())
 	defer keys.Close()
+	pipe := filepath.Join(place, "pipe")
+	require.NoError(t, syscall.Mkfifo(pipe, 0o600))
 	encrypted := func(s *Settings) { s.TLSCert, s.TLSKey = cert, key }
 	for name, c := range map[string]struct {
 		set     func(*Settings)
@@ -170,6 +173,12 @@ func TestDoctorOfBrokenMachine(t *testing.T) {
 		"no keys":         {set: func(s *Settings) { s.AuthJWKS = keys.URL + "/keys" }, state: FindingFailed, subject: "keys of tokens", words: []string{"404"}},
 		"unsafe":          {set: func(s *Settings) { s.Insecure = true }, state: FindingWarning, subject: "settings", words: []string{"without authentication", "--auth-jwks"}},
 		"few files":       {set: func(s *Settings) { s.MaxConnections = 1 << 40 }, state: FindingWarning, subject: "open files", words: []string{"LimitNOFILE"}},
+		"audit folder":    {set: func(s *Settings) { s.AuditLog = filepath.Join(place, "absent", "a.log") }, state: FindingFailed, subject: "audit log", words: []string{"no such file", "make the folder"}},
+		"audit a folder":  {set: func(s *Settings) { s.AuditLog = place }, state: FindingFailed, subject: "audit log", words: []string{"is a directory"}},
+		"audit pipe":      {set: func(s *Settings) { s.AuditLog = pipe }, state: FindingOK, subject: "audit log", words: []string{"while somebody reads it"}},
+		"audit table":     {set: func(s *Settings) { s.AuditTable = "a" }, state: FindingFailed, subject: "audit log", words: []string{"audit-table"}},
+		"audit":           {set: func(s *Settings) { s.AuditLog = filepath.Join(place, "a.log") }, state: FindingOK, subject: "audit log", words: []string{"first start makes it"}},
+		"audit again":     {set: func(s *Settings) { s.AuditLog = cert }, state: FindingOK, subject: "audit log", words: []string{"can be written"}},
 		"remote folder":   {set: func(s *Settings) { s.RemoteURI = "file://" + cert + "/x" }, state: FindingFailed, subject: "remote-uri"},
 	} {
 		if name == "other owner" && os.Geteuid() != 0 { // only root gives files away
@@ -190,6 +199,7 @@ func TestDoctorOfBrokenMachine(t *testing.T) {
 		requireFinding(t, found, c.state, c.subject, c.words...)
 	}
 	requireNone(t, diagnose(t, DoctorOptions{Settings: testSettings(t, dir)}), FindingFailed)
+	require.NoFileExists(t, filepath.Join(place, "a.log"))
 }
 
 // The keys of an identity provider, and what it says of itself.
