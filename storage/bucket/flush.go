@@ -193,9 +193,16 @@ func (l *Log) closeWriter() error {
 	if err != nil {
 		l.broken = fmt.Errorf("segment %s: %w", l.files[len(l.files)-1].file.Path(), err)
 	}
-	l.files[len(l.files)-1].durable = n
+	last := l.files[len(l.files)-1]
+	last.durable = n
 	err = errors.Join(err, l.writer.Close())
 	l.writer = nil
+	if last.file.End() == last.file.ID().Base {
+		// It holds nothing, and the next file has its name: it must not be let go of by
+		// that name later.
+		l.files = l.files[:len(l.files)-1]
+		err = errors.Join(err, last.file.Close())
+	}
 	return err
 }
 

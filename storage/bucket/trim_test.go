@@ -4,9 +4,11 @@ import (
 	"fmt"
 	"math"
 	"math/rand/v2"
+	"strings"
 	"testing"
 
 	"github.com/apache/arrow-go/v18/arrow/memory"
+	"github.com/cockroachdb/pebble/v2/vfs/errorfs"
 	"github.com/stretchr/testify/require"
 
 	millrace "github.com/millrace/millrace"
@@ -207,5 +209,48 @@ func TestReleasedFileIsReadOn(t *testing.T) {
 	require.NoError(t, b.Release())
 	_, err = l.At(old, 0)
 	require.True(t, errs.Is(err, errs.OffsetOutOfRange), "%v", err)
+	require.NoError(t, l.Close(nil))
+}
+
+// Shows that a file in which nothing could be written is not let go of by the name that the
+// file after it has.
+func TestReleaseAfterAWriteThatFailed(t *testing.T) {
+	mem := newFS(t)
+	writes := 0 // to segments, until one fails
+	l := bucket.New(id, 0, options(errorfs.Wrap(mem, errorfs.InjectorFunc(func(op errorfs.Op) error {
+		if op.Kind == errorfs.OpFileWrite && strings.HasSuffix(op.Path, ".seg") {
+			if writes--; writes == 0 {
+				return errorfs.ErrInjected
+			}
+		}
+		return nil
+	}))))
+	add(t, l, 10, "some text", false)
+	_, err := flush(l)
+	require.NoError(t, err)
+	end := l.View().End
+	add(t, l, 10, "some text", false)
+	for _, n := range []int{1, 2} { // of the batch to the file there is; of the batch to a new one, whose header it took
+		writes = n
+		_, err = flush(l)
+		require.ErrorIs(t, err, errorfs.ErrInjected)
+	}
+	_, err = flush(l)
+	require.NoError(t, err)
+	l.Trim(end, 1)
+	r, err := l.Release(2, 2)
+	require.NoError(t, err)
+	require.NotEmpty(t, r.Files)
+	for _, f := range r.Files {
+		require.NoError(t, mem.Remove(f.Path()))
+		require.NoError(t, f.Close())
+	}
+	st, err := l.Sync()
+	require.NoError(t, err)
+	require.NotEmpty(t, st.Files)
+	require.NoError(t, l.Close(nil))
+	l, err = bucket.Restore(id, st, options(mem))
+	require.NoError(t, err)
+	require.NoError(t, read(l, l.View()))
 	require.NoError(t, l.Close(nil))
 }
