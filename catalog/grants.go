@@ -27,12 +27,22 @@ var errGranted, errNoGrant = errors.New("the grant is there"), errors.New("there
 // CreateGrant makes a grant of what g says, whose id and time are given here. One that says
 // the same is returned as it is, and created is false.
 func (c *Catalog) CreateGrant(ctx context.Context, g millrace.Grant) (made *millrace.Grant, created bool, err error) {
+	return c.CreateGrantIf(ctx, g, nil)
+}
+
+// CreateGrantIf is CreateGrant where a function lets grants be made on what it is on, when it
+// is made.
+func (c *Catalog) CreateGrantIf(ctx context.Context, g millrace.Grant, may func(GrantObject) error) (made *millrace.Grant, created bool, err error) {
 	g.Columns = slices.Compact(slices.Sorted(slices.Values(g.Columns)))
 	if err := checkGrant(&g); err != nil {
 		return nil, false, err
 	}
 	err = c.commit(ctx, func(s *snapshot) ([]Write, error) {
-		if _, _, err := s.grantedOn(&g); err != nil {
+		d, t, err := s.grantedOn(&g)
+		if err != nil {
+			return nil, err
+		}
+		if err := permitted(may, GrantObject{d, t}); err != nil {
 			return nil, err
 		}
 		if i := slices.IndexFunc(s.grants, func(o *millrace.Grant) bool { return sameGrant(o, &g) }); i >= 0 {
@@ -90,6 +100,12 @@ func checkPrincipal(principal string) error {
 	return nil
 }
 
+// GrantObject is what a grant is on: no database for everything, no table for a database.
+type GrantObject struct {
+	Database Database
+	Table    *millrace.Table
+}
+
 // Grants are all grants, by id. The slice is not to be changed.
 func (c *Catalog) Grants() []*millrace.Grant { return c.current.Load().grants }
 
@@ -125,11 +141,24 @@ func (s *snapshot) grantedOn(g *millrace.Grant) (Database, *millrace.Table, erro
 
 // DeleteGrant takes a grant back, and returns it; nil when there is none.
 func (c *Catalog) DeleteGrant(ctx context.Context, id millrace.GrantID) (*millrace.Grant, error) {
+	return c.DeleteGrantIf(ctx, id, nil)
+}
+
+// DeleteGrantIf is DeleteGrant where a function lets grants be taken back on what it is on,
+// when it is.
+func (c *Catalog) DeleteGrantIf(ctx context.Context, id millrace.GrantID, may func(GrantObject) error) (*millrace.Grant, error) {
 	var gone *millrace.Grant
 	err := c.commit(ctx, func(s *snapshot) ([]Write, error) {
 		i, there := s.findGrant(id)
 		if !there {
 			return nil, errNoGrant
+		}
+		d, t, err := s.grantedOn(s.grants[i])
+		if err != nil {
+			return nil, err
+		}
+		if err := permitted(may, GrantObject{d, t}); err != nil {
+			return nil, err
 		}
 		gone = s.grants[i]
 		s.grants = slices.Delete(slices.Clone(s.grants), i, i+1)

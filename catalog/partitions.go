@@ -165,6 +165,12 @@ var errPartitionExists = errors.New("the partition is there")
 // one has created it. While it is being dropped the error is unavailable; when it is past open, or its time is past keeping, the error
 // is partition_expired.
 func (c *Catalog) EnsurePartition(ctx context.Context, id millrace.TableID, values []string) (p *millrace.Partition, created bool, err error) {
+	return c.EnsurePartitionIf(ctx, id, values, nil)
+}
+
+// EnsurePartitionIf is EnsurePartition of a table that a function lets partitions be made in
+// when one is.
+func (c *Catalog) EnsurePartitionIf(ctx context.Context, id millrace.TableID, values []string, may func(*millrace.Table) error) (p *millrace.Partition, created bool, err error) {
 	var name string
 	var canonical []string
 	t, err := look(ctx, c, func(s *snapshot) (t *table, at ref, err error) {
@@ -196,6 +202,9 @@ func (c *Catalog) EnsurePartition(ctx context.Context, id millrace.TableID, valu
 	err = c.commit(ctx, func(s *snapshot) ([]Write, error) {
 		t, err := s.partitionedTable(id)
 		if err != nil {
+			return nil, err
+		}
+		if err := permitted(may, t.Table); err != nil {
 			return nil, err
 		}
 		ps := s.partitions[id]

@@ -18,11 +18,19 @@ var errQuotaIs = errors.New("the quota is so already")
 
 // SetQuota makes the quota of a principal, or replaces the one it has.
 func (c *Catalog) SetQuota(ctx context.Context, principal string, l millrace.Limits) (*millrace.Quota, error) {
+	return c.SetQuotaIf(ctx, principal, l, nil)
+}
+
+// SetQuotaIf is SetQuota if a function lets the quota of the principal be set when it is.
+func (c *Catalog) SetQuotaIf(ctx context.Context, principal string, l millrace.Limits, may func(string) error) (*millrace.Quota, error) {
 	if err := CheckQuota(principal, l); err != nil {
 		return nil, err
 	}
 	var made *millrace.Quota
 	err := c.commit(ctx, func(s *snapshot) ([]Write, error) {
+		if err := permitted(may, principal); err != nil {
+			return nil, err
+		}
 		next := &millrace.Quota{Principal: principal, Limits: l}
 		switch was := s.quotaOf[principal]; {
 		case was != nil && was.Limits == l:
@@ -81,8 +89,17 @@ func (c *Catalog) Quota(name string) *millrace.Quota { return c.current.Load().q
 
 // DeleteQuota takes a quota away, and returns it; nil when there is none.
 func (c *Catalog) DeleteQuota(ctx context.Context, principal string) (*millrace.Quota, error) {
+	return c.DeleteQuotaIf(ctx, principal, nil)
+}
+
+// DeleteQuotaIf is DeleteQuota if a function lets the quota of the principal be taken away
+// when it is.
+func (c *Catalog) DeleteQuotaIf(ctx context.Context, principal string, may func(string) error) (*millrace.Quota, error) {
 	var gone *millrace.Quota
 	err := c.commit(ctx, func(s *snapshot) ([]Write, error) {
+		if err := permitted(may, principal); err != nil {
+			return nil, err
+		}
 		if gone = s.quotaOf[principal]; gone == nil {
 			return nil, errQuotaIs
 		}

@@ -8,6 +8,7 @@ import (
 
 	millrace "github.com/millrace/millrace"
 	"github.com/millrace/millrace/auth"
+	"github.com/millrace/millrace/catalog"
 	"github.com/millrace/millrace/errs"
 )
 
@@ -37,7 +38,7 @@ func (g *Guard) CreateGrant(ctx context.Context, spec Grant) (_ Grant, created b
 		}
 		made.Verbs |= millrace.VerbsOf(v)
 	}
-	got, created, err := g.cat.CreateGrant(ctx, made)
+	got, created, err := g.cat.CreateGrantIf(ctx, made, g.mayGrants(ctx))
 	if err != nil {
 		return Grant{}, false, err
 	}
@@ -109,15 +110,20 @@ func (g *Guard) words(of *millrace.Grant) (Grant, error) {
 // object is what a grant is on; gone says that it is not there any more.
 func (g *Guard) object(of *millrace.Grant) (_ auth.Object, gone bool) {
 	d, t, err := g.cat.GrantedOn(of)
-	switch {
-	case err != nil:
+	if err != nil {
 		return auth.Object{}, true
-	case t != nil:
-		return auth.Table(t), false
-	case of.Database != 0:
-		return auth.Database(d.ID, d.Name), false
 	}
-	return auth.Everything(), false
+	return objectOf(catalog.GrantObject{Database: d, Table: t}), false
+}
+
+func objectOf(on catalog.GrantObject) auth.Object {
+	switch {
+	case on.Table != nil:
+		return auth.Table(on.Table)
+	case on.Database.ID != 0:
+		return auth.Database(on.Database.ID, on.Database.Name)
+	}
+	return auth.Everything()
 }
 
 // Grants lists the grants on what the caller is admin of, by id, a page at a time.
@@ -166,7 +172,16 @@ func (g *Guard) DeleteGrant(ctx context.Context, id string) error {
 	} else if err != nil {
 		return err
 	}
-	_, err = g.cat.DeleteGrant(ctx, all[i].ID)
+	_, err = g.cat.DeleteGrantIf(ctx, all[i].ID, g.mayGrants(ctx))
 	g.take()
+	if notFound(err) { // dropped meanwhile, or nothing that the caller may know of any more
+		return nil
+	}
 	return err
+}
+
+// mayGrants asks again within a change of a grant: the caller's own may have been taken back
+// while the change waited for others.
+func (g *Guard) mayGrants(ctx context.Context) func(catalog.GrantObject) error {
+	return func(on catalog.GrantObject) error { return g.policy.May(ctx, millrace.VerbAdmin, objectOf(on)) }
 }

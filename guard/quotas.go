@@ -5,6 +5,7 @@ import (
 	"strconv"
 
 	millrace "github.com/millrace/millrace"
+	"github.com/millrace/millrace/auth"
 	"github.com/millrace/millrace/catalog"
 )
 
@@ -49,7 +50,7 @@ func (g *Guard) SetQuota(ctx context.Context, principal string, l millrace.Limit
 	if err := g.Allow(ctx, millrace.VerbAdmin, nil); err != nil {
 		return nil, err
 	}
-	return g.cat.SetQuota(ctx, principal, l)
+	return g.cat.SetQuotaIf(ctx, principal, l, g.mayQuotas(ctx))
 }
 
 // DeleteQuota takes a quota away, for who is admin on everything. One that is not there is
@@ -61,6 +62,11 @@ func (g *Guard) DeleteQuota(ctx context.Context, principal string) error {
 	if err := catalog.CheckQuota(principal, millrace.Limits{}); err != nil {
 		return err
 	}
-	_, err := g.cat.DeleteQuota(ctx, principal)
+	_, err := g.cat.DeleteQuotaIf(ctx, principal, g.mayQuotas(ctx))
 	return err
+}
+
+// mayQuotas asks again within a change of a quota.
+func (g *Guard) mayQuotas(ctx context.Context) func(string) error {
+	return func(string) error { return g.policy.May(ctx, millrace.VerbAdmin, auth.Everything()) }
 }

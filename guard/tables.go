@@ -132,5 +132,5 @@ func (g *Guard) EnsurePartition(ctx context.Context, table millrace.TableID, val
 	if err != nil {
 		return nil, false, err
 	}
-	return g.cat.EnsurePartition(ctx, table, values)
+	return g.cat.EnsurePartitionIf(ctx, table, values, func(t *millrace.Table) error { return g.policy.May(ctx, millrace.VerbCreate, auth.Table(t)) })
 }
