@@ -11,6 +11,8 @@ const (
 	fewBalances = 1024
 	// maxBalances is how many are kept. Callers beyond that share one.
 	maxBalances = 100_000
+	// sweepPause is between two looks at so many, which take a while.
+	sweepPause = time.Second
 )
 
 // balances are those of a name.
@@ -37,7 +39,8 @@ func (q *Quotas) of(name string, now time.Time) *balances {
 	if b := q.balances[name]; b != nil {
 		return b
 	}
-	if len(q.balances) >= q.sweepAt {
+	if n := len(q.balances); n >= q.sweepAt && (n < maxBalances || now.Sub(q.swept).Abs() >= sweepPause) {
+		q.swept = now
 		for other, b := range q.balances {
 			if b.streams == 0 && !b.full.After(now) {
 				delete(q.balances, other)

@@ -41,6 +41,7 @@ type Quotas struct {
 	mu       sync.Mutex
 	balances map[string]*balances
 	sweepAt  int // how many balances there are when those that say nothing are thrown away
+	swept    time.Time
 }
 
 // kind is what is limited by the second.

@@ -177,9 +177,14 @@ func TestBalancesAreBounded(t *testing.T) {
 	}
 	require.Positive(t, many(1_000_000, 101_000))
 	require.LessOrEqual(t, q.Len(), 100_001)
-	c.pass(time.Minute)
-	require.Zero(t, many(2_000_000, 1))
-	require.LessOrEqual(t, q.Len(), 1)
+	c.pass(9500 * time.Millisecond)
+	many(3_000_000, 1) // looks at all, of which none is full
+	c.pass(600 * time.Millisecond)
+	many(3_000_000, 1) // does not look again so soon
+	require.GreaterOrEqual(t, q.Len(), 100_000)
+	c.pass(400 * time.Millisecond)
+	many(3_000_000, 1)
+	require.LessOrEqual(t, q.Len(), 2)
 }
 
 // A group's quota is shared by its members, and holds beside their own.
