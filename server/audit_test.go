@@ -267,11 +267,15 @@ func TestAuditFileFails(t *testing.T) {
 	health := func(want int, text string) {
 		t.Helper()
 		require.Eventually(t, func() bool {
-			code, answer, _ := a.ask(t, "GET", "/healthz", "")
+			code, answer, _ := a.ask(t, "GET", "/healthz", "", "Authorization", a.bearer("root"))
 			return code == want && strings.Contains(answer, text)
 		}, time.Minute, 10*time.Millisecond)
 	}
 	health(503, "audit log: the file of the audit log")
+	for _, path := range []string{"/healthz", "/readyz"} {
+		_, answer, _ := a.ask(t, "GET", path, "")
+		require.Contains(t, answer, `"detail":"audit log: internal"`, "who is not known gets no names")
+	}
 	_, metrics, _ := a.ask(t, "GET", "/metrics", "", "Authorization", a.bearer("root"))
 	require.Regexp(t, `millrace_audit_failures_total\{output="file"\} [1-9]`, metrics)
 	require.NoError(t, os.Remove(a.path))
@@ -318,7 +322,7 @@ func TestAuditTable(t *testing.T) {
 	a.must("root", "PATCH", "/v1/databases/ops/tables/audit", `{"ops":[{"op":"drop_column","name":"door"}]}`)
 	ask("six", "root", "/v1/databases/d/tables/t/scan")
 	require.Eventually(t, func() bool {
-		_, answer, _ := a.ask(t, "GET", "/healthz", "")
+		_, answer, _ := a.ask(t, "GET", "/healthz", "", "Authorization", a.bearer("root"))
 		return strings.Contains(answer, `no column \"door\"`)
 	}, time.Minute, 10*time.Millisecond)
 	a.stop(t)

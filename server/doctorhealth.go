@@ -56,7 +56,7 @@ func (d *doctor) lookAtHealth(ctx context.Context) {
 	defer client.CloseIdleConnections()
 	for _, of := range []string{"/healthz", "/readyz"} {
 		var h healthReport
-		err := getJSON(ctx, client, base+of, "", &h)
+		err := getJSON(ctx, client, base+of, d.o.Token, &h)
 		if refused, ok := errors.AsType[*notOK](err); err != nil && (!ok || refused.status != http.StatusServiceUnavailable) {
 			d.failed(subjectServer, "its log says what it is at; a server that answers nothing has to be started again", "process %d does not answer: %v", d.running.PID, err)
 			return

@@ -27,6 +27,8 @@ type health struct {
 	clock   func() time.Time
 	started time.Time
 	phase   atomic.Int32
+	// known says whether who asks may read more than names and codes; nil: everybody may.
+	known func(r *http.Request) bool
 
 	mu     sync.Mutex
 	checks []check
@@ -50,15 +52,38 @@ func (h *health) enter(p phase) { h.phase.Store(int32(p)) }
 
 func (h *health) now() phase { return phase(h.phase.Load()) }
 
-// problems is what the components have to say, "" when all is well.
-func (h *health) problems() string {
+// problem is a component that is not well.
+type problem struct {
+	component string
+	err       error
+}
+
+func (h *health) problems() (out []problem) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	var out []string
 	for _, c := range h.checks {
 		if err := c.err(); err != nil {
-			out = append(out, c.component+": "+err.Error())
+			out = append(out, problem{c.component, err})
 		}
+	}
+	return out
+}
+
+// detail is what the components have to say, "" when all is well. Errors have names of
+// tables, folders and machines, which who is not known does not get.
+func (h *health) detail(known func() bool) string {
+	problems := h.problems()
+	if len(problems) == 0 {
+		return ""
+	}
+	whole := known()
+	var out []string
+	for _, p := range problems {
+		text := string(errs.CodeOf(p.err))
+		if whole {
+			text = p.err.Error()
+		}
+		out = append(out, p.component+": "+text)
 	}
 	return strings.Join(out, "; ")
 }
@@ -90,7 +115,8 @@ func (h *health) answer(w http.ResponseWriter, r *http.Request, status string, g
 		refuse(w, r, errs.New(errs.MethodNotAllowed, "%s takes GET", r.URL.Path))
 		return
 	}
-	report := healthReport{Status: status, Detail: h.problems(), UptimeMillis: h.clock().Sub(h.started).Milliseconds()}
+	report := healthReport{Status: status, UptimeMillis: h.clock().Sub(h.started).Milliseconds()}
+	report.Detail = h.detail(func() bool { return h.known == nil || h.known(r) })
 	if report.Detail != "" {
 		report.Status, good = statusFailing, false
 	}

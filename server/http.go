@@ -60,7 +60,12 @@ type front struct {
 }
 
 func newFront(h *health, m *metrics, log *slog.Logger, clock func() time.Time, callers auth.Authenticator, anyHost bool) *front {
-	return &front{health: h, metrics: m, log: log, clock: clock, callers: callers, anyHost: anyHost, pages: newPages(nil), idle: make(chan struct{}, 1)}
+	f := &front{health: h, metrics: m, log: log, clock: clock, callers: callers, anyHost: anyHost, pages: newPages(nil), idle: make(chan struct{}, 1)}
+	h.known = func(r *http.Request) bool {
+		_, err := f.callers.Authenticate(r.Context(), shown(r))
+		return err == nil
+	}
+	return f
 }
 
 // serveAPI lets h answer from now on.

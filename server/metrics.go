@@ -48,7 +48,7 @@ func newMetrics(version string, unsafe []string, h *health, working func() int64
 		unsafeSettings.WithLabelValues(s).Set(1)
 	}
 	ready := prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "millrace_server_ready_info", Help: "1 while the server takes work."}, func() float64 {
-		if h.now() == serving && h.problems() == "" {
+		if h.now() == serving && len(h.problems()) == 0 {
 			return 1
 		}
 		return 0
