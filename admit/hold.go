@@ -28,7 +28,7 @@ func (h *Hold) Grow(ctx context.Context, bytes int) error {
 		h.since = h.room.now()
 	}
 	h.came += int64(bytes)
-	if h.taken > 0 && h.room.now().Sub(h.since) > slowHold && h.room.contended() {
+	if h.taken > 0 && h.room.now().Sub(h.since) > slowHold && h.room.Contended() {
 		h.Done()
 		h.room.refused.WithLabelValues("slow").Inc()
 		return &errs.Error{Code: errs.Overloaded, RetryAfter: maxHint, Message: "the body comes slowly, and others wait for the memory that it takes: send less at a time, or come back later"}

@@ -197,8 +197,8 @@ func (r *Room) done(bytes int64, hold *Hold) {
 	r.next()
 }
 
-// contended says whether somebody waits.
-func (r *Room) contended() bool {
+// Contended says whether somebody waits.
+func (r *Room) Contended() bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return len(r.waiting[0])+len(r.waiting[1]) > 0

@@ -42,6 +42,9 @@ type call struct {
 	// waiting is since when the call waits for its client to take a message, or to send
 	// the first one, in nanoseconds since start; 0 when it does not.
 	waiting atomic.Int64
+	// receiving is the same of a message that the client sends.
+	receiving atomic.Int64
+	held      held
 	// idle says that nothing is lost when the call ends now: it waits for the client
 	// to ask, or for records to come.
 	idle atomic.Bool
@@ -127,35 +130,6 @@ func isFlight(fullMethod string) bool {
 
 var errDraining = errs.New(errs.Draining, "the server is shutting down: go on elsewhere, or here in a moment, from where the stream stood")
 
-func (s *Service) interceptUnary(ctx context.Context, req any, info *grpc.UnaryServerInfo, handler grpc.UnaryHandler) (any, error) {
-	if !isFlight(info.FullMethod) {
-		return handler(ctx, req)
-	}
-	c, ctx := s.begin(ctx, info.FullMethod)
-	ctx, cancel := unaryDeadline(ctx)
-	defer cancel()
-	if err := grpc.SetHeader(ctx, metadata.Pairs(requestIDKey, c.requestID)); err != nil {
-		return nil, err
-	}
-	var resp any
-	err := func() (err error) {
-		defer c.recovered(&err)
-		if s.isDraining() {
-			return errDraining
-		}
-		caller, err := s.caller(ctx)
-		if err != nil {
-			return err
-		}
-		resp, err = handler(auth.With(ctx, caller), req)
-		return err
-	}()
-	if err = c.end(ctx, err); err != nil {
-		return nil, err
-	}
-	return resp, nil
-}
-
 // unaryDeadline gives a call that is answered once the deadline it lacks.
 func unaryDeadline(ctx context.Context) (context.Context, context.CancelFunc) {
 	if _, ok := ctx.Deadline(); ok {
@@ -166,9 +140,15 @@ func unaryDeadline(ctx context.Context) (context.Context, context.CancelFunc) {
 
 func (s *Service) interceptStream(srv any, ss grpc.ServerStream, info *grpc.StreamServerInfo, handler grpc.StreamHandler) error {
 	if !isFlight(info.FullMethod) {
-		return handler(srv, ss)
+		return s.serveHealth(srv, ss, info, handler)
 	}
 	c, ctx := s.begin(ss.Context(), info.FullMethod)
+	unary := isUnary(c.method)
+	if unary {
+		var cancel context.CancelFunc
+		ctx, cancel = unaryDeadline(ctx)
+		defer cancel()
+	}
 	ctx, c.cancel = context.WithCancelCause(ctx)
 	c.stream = ss
 	defer c.cancel(nil)
@@ -186,17 +166,43 @@ func (s *Service) interceptStream(srv any, ss grpc.ServerStream, info *grpc.Stre
 	expired, stop := auth.Expiry(ctx, s.o.Clock.Now)
 	defer stop()
 	c.expired = expired
-	open := s.metrics.openStreams.WithLabelValues(c.method)
-	open.Inc()
-	defer open.Dec()
+	if !unary {
+		open := s.metrics.openStreams.WithLabelValues(c.method)
+		open.Inc()
+		defer open.Dec()
+	}
+	return c.end(ctx, c.watch(c.run(ctx, srv, info, handler)))
+}
+
+// run runs a call; the channel has how it ended.
+func (c *call) run(ctx context.Context, srv any, info *grpc.StreamServerInfo, handler grpc.StreamHandler) <-chan error {
+	w := &watchedStream{
+		ServerStream: c.stream, ctx: ctx, c: c,
+		most: mostOf(info.FullMethod, c.method), free: freeBytes,
+		once: !info.IsClientStream, prompt: !info.IsClientStream || c.method == "Handshake",
+	}
+	if c.method == "DoPut" {
+		w.free = 0
+	}
 	done := make(chan error, 1)
-	s.calls.Go(func() {
+	c.s.calls.Go(func() {
 		var err error
 		defer func() { done <- err }()
+		defer c.letGo(true)
 		defer c.recovered(&err)
-		err = handler(srv, &watchedStream{ServerStream: ss, ctx: ctx, c: c})
+		err = handler(srv, w)
 	})
-	return c.end(ctx, c.watch(done))
+	return done
+}
+
+// serveHealth serves a call of grpc.health.v1, which needs no caller: nothing is written
+// down of it, and it is watched as others are.
+func (s *Service) serveHealth(srv any, ss grpc.ServerStream, info *grpc.StreamServerInfo, handler grpc.StreamHandler) error {
+	c := &call{s: s, method: path.Base(info.FullMethod), start: s.o.Clock.Now(), stream: ss}
+	ctx, cancel := context.WithCancelCause(ss.Context())
+	c.cancel = cancel
+	defer cancel(nil)
+	return s.render(ctx, c, c.watch(c.run(ctx, srv, info, handler)))
 }
 
 // startWaiting and stopWaiting enclose what the client can hold up.
@@ -205,15 +211,26 @@ func (c *call) stopWaiting()  { c.waiting.Store(0) }
 
 // stuck says whether the client has held the call up for too long.
 func (c *call) stuck() bool {
-	since := c.waiting.Load()
-	return since != 0 && c.age()-time.Duration(since) > c.s.o.StallTimeout
+	for _, since := range []int64{c.waiting.Load(), c.receiving.Load()} {
+		if since != 0 && c.age()-time.Duration(since) > c.s.o.StallTimeout {
+			return true
+		}
+	}
+	return false
 }
+
+func (c *call) startReceiving() { c.receiving.Store(int64(c.age()) | 1) }
 
 // watchedStream tells its call while the client holds it up.
 type watchedStream struct {
 	grpc.ServerStream
 	ctx context.Context //nolint:containedctx // the stream's own, as gRPC has it
 	c   *call
+
+	most   int64 // bytes of a message
+	free   int64 // bytes that ask for no room
+	once   bool  // the client sends one message
+	prompt bool  // nothing but its messages is waited for
 }
 
 func (w *watchedStream) Context() context.Context { return w.ctx }

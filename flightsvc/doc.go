@@ -6,7 +6,7 @@
 // (row/arrowrow), the unary operations (whoever implements [Actions], by calling
 // the same code as HTTP), listening, TLS and the order of start and stop (server).
 //
-// Life of a call: an interceptor (call.go) gives it a request id, refuses it while
+// Life of a call: before its message is received (receive.go), an interceptor (call.go) gives it a request id, refuses it while
 // draining, recovers panics, ends it when its client stops reading, and renders
 // its error (render.go). A descriptor or ticket becomes a command (command.go).
 //
@@ -28,6 +28,9 @@
 //	F4  The batches of a DoPut are written in their order; behind the first that
 //	    fails none is taken ([router.Line]). What it holds in memory is bounded: by
 //	    maxPutBatches and maxPutBytes a stream, by Options.Room in all.
+//	    Of any message nothing is received before its caller is known, its length is
+//	    within the method's bound and, beyond freeBytes, it has its room; while it comes
+//	    the client has StallTimeout for each piece.
 //	F5  An acknowledgement is sent after the batch, and all before it in the stream,
 //	    are durable. Acknowledgements that nobody reads hold nothing up.
 //	F6  Every error carries its code as the reason of an ErrorInfo; what went wrong

@@ -248,7 +248,7 @@ func (p *put) receive() {
 			}
 			return
 		}
-		m := received{fd, min(int64(len(fd.DataHeader)+len(fd.DataBody)), maxPutBytes, p.s.o.Room.Limit())}
+		m := received{fd, p.c.held.takeOver()} // it is maxPutBytes at most
 		if err := p.take(m.bytes); err != nil {
 			p.recvErr = err
 			return
@@ -262,14 +262,11 @@ func (p *put) receive() {
 	}
 }
 
-// take waits for room for n bytes: of this stream's, then of the process'. What the stream
-// holds of that already comes back by itself, as it becomes durable.
+// take waits for room for n bytes, which have room in the process, among those of this
+// stream, of which some comes back by itself, as they become durable.
 func (p *put) take(n int64) error {
 	if err := p.room.Acquire(p.ctx, n); err != nil {
-		return err
-	}
-	if err := p.s.o.Room.Take(p.ctx, n, putPatience); err != nil {
-		p.room.Release(n)
+		p.s.o.Room.Give(n)
 		return err
 	}
 	p.s.metrics.putHeld.Add(float64(n))

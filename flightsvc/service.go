@@ -97,7 +97,7 @@ func (o *Options) ensureDefaults() {
 		o.DrainGrace = defaultDrainGrace
 	}
 	if o.Room == nil {
-		o.Room = admit.New(defaultPutBytes, o.Clock.Now, o.Registerer)
+		o.Room = admit.New(defaultPutBytes, func() time.Time { return o.Clock.Now() }, o.Registerer)
 	}
 	if o.MaxStreams == 0 {
 		o.MaxStreams = defaultMaxStreams
@@ -132,7 +132,6 @@ func New(o Options) *Service {
 func (s *Service) ServerOptions() []grpc.ServerOption {
 	return []grpc.ServerOption{
 		grpc.ForceServerCodecV2(newCodec()),
-		grpc.ChainUnaryInterceptor(s.interceptUnary),
 		grpc.ChainStreamInterceptor(s.interceptStream),
 		grpc.MaxRecvMsgSize(maxRecvBytes),
 		grpc.MaxConcurrentStreams(s.o.MaxStreams),
@@ -148,8 +147,8 @@ func (s *Service) ServerOptions() []grpc.ServerOption {
 
 // Register registers the Flight service and grpc.health.v1.
 func (s *Service) Register(r grpc.ServiceRegistrar) {
-	r.RegisterService(&gen.FlightService_ServiceDesc, s)
-	grpc_health_v1.RegisterHealthServer(r, s.health)
+	r.RegisterService(streaming(gen.FlightService_ServiceDesc), s)
+	r.RegisterService(streaming(grpc_health_v1.Health_ServiceDesc), s.health)
 	s.health.SetServingStatus(gen.FlightService_ServiceDesc.ServiceName, grpc_health_v1.HealthCheckResponse_SERVING)
 }
 

@@ -12,6 +12,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/peer"
+
+	"github.com/millrace/millrace/auth"
 )
 
 const (
@@ -54,7 +56,8 @@ func connectionsWithin(set int, files uint64) (most int, short bool) {
 // port is a listener that holds a bounded number of connections. When it is full and one
 // more comes, the connection is closed that has been without work for longest: one that
 // has never asked for anything before one that has. While all are at work the new one is
-// closed. So who opens connections and is silent takes room from his like only.
+// closed. So who opens connections and is silent takes room from his like only. A call of
+// gRPC is work when its caller is known.
 type port struct {
 	net.Listener
 
@@ -235,18 +238,12 @@ func connOf(ctx context.Context) *conn {
 	return nil
 }
 
-// followCalls are the options by which a gRPC server tells of its calls.
+// followCalls are the options by which a gRPC server tells of its calls; they stand behind
+// those that find out who calls. A call of nobody, as of grpc.health.v1, is no work.
 func followCalls() []grpc.ServerOption {
 	return []grpc.ServerOption{
-		grpc.ChainUnaryInterceptor(func(ctx context.Context, req any, _ *grpc.UnaryServerInfo, handler grpc.UnaryHandler) (any, error) {
-			if c := connOf(ctx); c != nil {
-				c.begin()
-				defer c.end()
-			}
-			return handler(ctx, req)
-		}),
 		grpc.ChainStreamInterceptor(func(srv any, ss grpc.ServerStream, _ *grpc.StreamServerInfo, handler grpc.StreamHandler) error {
-			if c := connOf(ss.Context()); c != nil {
+			if c := connOf(ss.Context()); c != nil && auth.Of(ss.Context()) != nil {
 				c.begin()
 				defer c.end()
 			}

@@ -2,12 +2,14 @@ package server
 
 import (
 	"bufio"
+	"context"
 	"errors"
 	"fmt"
 	"io"
 	"log/slog"
 	"net"
 	"net/http"
+	"slices"
 	"testing"
 	"time"
 
@@ -17,6 +19,9 @@ import (
 	"google.golang.org/grpc/credentials/insecure"
 	grpchealth "google.golang.org/grpc/health"
 	"google.golang.org/grpc/health/grpc_health_v1"
+	"google.golang.org/grpc/metadata"
+
+	"github.com/millrace/millrace/auth"
 )
 
 // client is one connection, byte by byte.
@@ -124,38 +129,54 @@ func TestPortMakesRoom(t *testing.T) {
 	require.NoError(t, connect(t, address).get("/"))
 }
 
-// The connections of gRPC are at work while a call is under way.
+// The connections of gRPC are at work while a call of a known caller is under way; health,
+// which asks for no caller, is no work.
 func TestPortOfCalls(t *testing.T) {
 	p, address := boundPort(t, 2)
-	srv := grpc.NewServer(followCalls()...)
+	const worker = "worker" // the agent by which the caller is known
+	known := grpc.ChainStreamInterceptor(func(srv any, ss grpc.ServerStream, _ *grpc.StreamServerInfo, handler grpc.StreamHandler) error {
+		if md, _ := metadata.FromIncomingContext(ss.Context()); slices.Contains(md.Get(worker), worker) {
+			ss = calledBy{ss, auth.With(ss.Context(), auth.NewPrincipal("ann", nil, time.Time{}))}
+		}
+		return handler(srv, ss)
+	})
+	srv := grpc.NewServer(append([]grpc.ServerOption{known}, followCalls()...)...)
 	grpc_health_v1.RegisterHealthServer(srv, grpchealth.NewServer())
 	go func() { _ = srv.Serve(p) }()
 	t.Cleanup(srv.Stop)
-	dial := func() grpc_health_v1.HealthClient {
+	watch := func(ctx context.Context) grpc_health_v1.Health_WatchClient {
 		cc, err := grpc.NewClient(address, grpc.WithTransportCredentials(insecure.NewCredentials()))
 		require.NoError(t, err)
 		t.Cleanup(func() { cc.Close() })
-		return grpc_health_v1.NewHealthClient(cc)
+		stream, err := grpc_health_v1.NewHealthClient(cc).Watch(ctx, &grpc_health_v1.HealthCheckRequest{})
+		require.NoError(t, err)
+		_, err = stream.Recv()
+		require.NoError(t, err)
+		return stream
 	}
-	idle := func(n int) {
-		t.Helper()
-		require.Eventually(t, func() bool { p.mu.Lock(); defer p.mu.Unlock(); return p.idle.Len() == n }, time.Minute, time.Millisecond)
-	}
-	watcher := dial()
-	stream, err := watcher.Watch(t.Context(), &grpc_health_v1.HealthCheckRequest{})
-	require.NoError(t, err)
-	_, err = stream.Recv()
-	require.NoError(t, err)
-	asker := dial()
-	_, err = asker.Check(t.Context(), &grpc_health_v1.HealthCheckRequest{})
-	require.NoError(t, err)
-	idle(1)
-	_, err = dial().Check(t.Context(), &grpc_health_v1.HealthCheckRequest{}) // takes the asker's room
-	require.NoError(t, err)
-	_, err = watcher.Check(t.Context(), &grpc_health_v1.HealthCheckRequest{})
-	require.NoError(t, err)
-	require.NoError(t, stream.Context().Err(), "the open stream goes on")
+	working, cancel := context.WithCancel(metadata.AppendToOutgoingContext(t.Context(), worker, worker))
+	defer cancel()
+	first := watch(working)
+	nobody := watch(t.Context())
+	second := watch(working) // takes the room of who is nobody
+	_, err := nobody.Recv()
+	require.Error(t, err)
+	connect(t, address).ended(t) // all work: the new one goes
+	require.NoError(t, first.Context().Err())
+	require.NoError(t, second.Context().Err())
+	cancel()
+	require.Eventually(t, func() bool { p.mu.Lock(); defer p.mu.Unlock(); return p.idle.Len() == 2 }, time.Minute, time.Millisecond)
+	watch(t.Context())
 }
+
+// calledBy is a stream of which it is known who calls.
+type calledBy struct {
+	grpc.ServerStream
+
+	ctx context.Context //nolint:containedctx // the stream's own, as gRPC has it
+}
+
+func (c calledBy) Context() context.Context { return c.ctx }
 
 // The limit of open files bounds connections, and is complained of.
 func TestConnectionsOfALimit(t *testing.T) {

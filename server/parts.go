@@ -185,7 +185,7 @@ func (s *Server) advertiseURI() string {
 }
 
 func (s *Server) serveFlight(l net.Listener) {
-	o := append(followCalls(), s.flight.ServerOptions()...)
+	o := append(s.flight.ServerOptions(), followCalls()...)
 	if s.settings.encrypted() {
 		o = append(o, grpc.Creds(credentials.NewTLS(s.certs.Server(protoHTTP2))))
 	}
