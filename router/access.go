@@ -94,9 +94,12 @@ func (r *Router) readsKeys(ctx context.Context, p *Plan) error {
 	if p.pass == nil || !slices.ContainsFunc(p.Parts, func(part Part) bool { return part.State && (p.View.ofLog() || len(part.After) > 0) }) {
 		return nil
 	}
-	_, err := r.reads(ctx, p.Table, p.Table.Columns(p.Table.PrimaryKey))
+	pass, err := r.reads(ctx, p.Table, p.Data, p.filterColumns(), p.Table.Columns(p.Table.PrimaryKey))
 	if errs.Is(err, errs.ColumnDenied) {
 		return errs.New(errs.ColumnDenied, "%v; where a read of rows goes on is said by their key: ask for all rows in one answer (NDJSON, Arrow), or for a log from the earliest record on", err)
+	}
+	if err == nil {
+		p.pass = pass // what it gives holds keys to its end
 	}
 	return err
 }

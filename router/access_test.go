@@ -26,6 +26,7 @@ type caller struct {
 	describes, reads, writes, alters bool
 	columns                          []millrace.ColumnID // if not all of them are read
 	ended                            atomic.Bool         // what is open is allowed no more
+	lost                             atomic.Int32        // the column that is not read any more
 }
 
 func (c *caller) in(t *testing.T) context.Context {
@@ -64,7 +65,7 @@ func (a fakeAccess) allow(ctx context.Context, t *millrace.Table, may bool) (rou
 	if !may {
 		return nil, errs.New(errs.PermissionDenied, "not to table %s", t.Path)
 	}
-	return fakePass{a.of(ctx)}, nil
+	return fakePass{c: a.of(ctx)}, nil
 }
 
 func (a fakeAccess) Read(ctx context.Context, t *millrace.Table, columns []millrace.ColumnID) (router.Pass, error) {
@@ -74,7 +75,10 @@ func (a fakeAccess) Read(ctx context.Context, t *millrace.Table, columns []millr
 			return nil, errs.New(errs.ColumnDenied, "not column %d", id)
 		}
 	}
-	return a.allow(ctx, t, c.reads)
+	if _, err := a.allow(ctx, t, c.reads); err != nil {
+		return nil, err
+	}
+	return fakePass{c, columns}, nil
 }
 
 func (a fakeAccess) Write(ctx context.Context, t *millrace.Table) (router.Pass, error) {
@@ -86,11 +90,17 @@ func (a fakeAccess) Alter(ctx context.Context, t *millrace.Table) error {
 	return err
 }
 
-type fakePass struct{ c *caller }
+type fakePass struct {
+	c       *caller
+	columns []millrace.ColumnID
+}
 
 func (p fakePass) Still() error {
 	if p.c.ended.Load() {
 		return errs.New(errs.PermissionDenied, "not any more")
+	}
+	if lost := millrace.ColumnID(p.c.lost.Load()); slices.Contains(p.columns, lost) {
+		return errs.New(errs.ColumnDenied, "not column %d any more", lost)
 	}
 	return nil
 }
@@ -336,4 +346,24 @@ func TestAccessEnds(t *testing.T) {
 	require.Equal(t, errs.PermissionDenied, code(err))
 	_, err = pl.Next(c.in(t), keys)
 	require.Equal(t, errs.PermissionDenied, code(err))
+}
+
+// A log that begins with rows, whose cursors hold keys, ends when the key may not be read any
+// more, and when a column of its rows or filter may not.
+func TestAccessToKeysEnds(t *testing.T) {
+	f, tbl := accessFixture(t)
+	for _, lost := range []int32{1, 2, 3} {
+		c := &caller{describes: true, reads: true}
+		full, never := router.Position{Kind: router.Full}, router.Position{Kind: router.Never}
+		p, err := f.r.Plan(c.in(t), tbl.Path.String()+"$changelog", &router.ReadRequest{Columns: []string{"v"}, Filter: "n >= 0", From: &full, Until: &never}, router.Scan)
+		require.NoError(t, err)
+		rd := f.r.Open(p)
+		chunk, err := rd.Next(c.in(t), time.Hour)
+		require.NoError(t, err)
+		chunk.Release()
+		c.lost.Store(lost)
+		_, err = rd.Next(c.in(t), time.Hour)
+		require.Equal(t, errs.ColumnDenied, code(err), "%v", err)
+		require.NoError(t, rd.Close())
+	}
 }
