@@ -12,8 +12,11 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
+	"time"
 
 	"github.com/klauspost/compress/zstd"
+	"golang.org/x/sync/semaphore"
 
 	"github.com/millrace/millrace/errs"
 )
@@ -110,13 +113,43 @@ func wholeBody(r *http.Request) (io.ReadCloser, error) {
 		}
 		return &decompressed{r: z, close: z.Close}, nil
 	case "zstd":
+		if err := zstdBody(r.Context()); err != nil {
+			return nil, err
+		}
 		z, err := zstd.NewReader(r.Body, zstd.WithDecoderConcurrency(1), zstd.WithDecoderMaxMemory(64<<20), zstd.WithDecoderMaxWindow(8<<20))
 		if err != nil {
+			zstdBodies.Release(1)
 			return nil, errs.New(errs.InvalidRequest, "the body is not zstd: %v", err)
 		}
-		return &decompressed{r: z, close: func() error { z.Close(); return nil }}, nil
+		done := sync.OnceFunc(func() {
+			z.Close()
+			zstdBodies.Release(1)
+		})
+		return &decompressed{r: z, close: func() error { done(); return nil }}, nil
 	}
 	return nil, errs.New(errs.UnsupportedMediaType, "Content-Encoding %q is not one of gzip, zstd", clip(enc))
+}
+
+// A body of a few bytes may ask for a window of 8 MiB, as many encoders do (RFC 9659), which
+// no room is taken for: so there are only so many such bodies at a time, of the process.
+var zstdBodies = semaphore.NewWeighted(maxZstdBodies)
+
+const (
+	maxZstdBodies = 32
+	zstdPatience  = 2 * time.Second
+)
+
+// zstdBody waits until one more body may be decompressed.
+func zstdBody(ctx context.Context) error {
+	wait, cancel := context.WithTimeout(ctx, zstdPatience)
+	defer cancel()
+	if zstdBodies.Acquire(wait, 1) == nil {
+		return nil
+	}
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	return errs.New(errs.Overloaded, "%d bodies of zstd are being received, the most at a time: send this one later, or without compression", maxZstdBodies)
 }
 
 // decompressed tells damage of the compressed body from the end of it.
