@@ -79,7 +79,7 @@ func (r *Router) begins(ctx context.Context, t *millrace.Table, columns ...[]mil
 
 // readsPlan asks whether the caller may read what a plan reads.
 func (r *Router) readsPlan(ctx context.Context, p *Plan) (Pass, error) {
-	return r.begins(ctx, p.Table, p.Data, p.filterColumns())
+	return r.begins(ctx, p.Table, p.Data, p.filterColumns(), p.partitionColumns())
 }
 
 // readsByKey asks whether the caller may look up columns of a table by its key.
@@ -94,7 +94,7 @@ func (r *Router) readsKeys(ctx context.Context, p *Plan) error {
 	if p.pass == nil || !slices.ContainsFunc(p.Parts, func(part Part) bool { return part.State && (p.View.ofLog() || len(part.After) > 0) }) {
 		return nil
 	}
-	pass, err := r.reads(ctx, p.Table, p.Data, p.filterColumns(), p.Table.Columns(p.Table.PrimaryKey))
+	pass, err := r.reads(ctx, p.Table, p.Data, p.filterColumns(), p.partitionColumns(), p.Table.Columns(p.Table.PrimaryKey))
 	if errs.Is(err, errs.ColumnDenied) {
 		return errs.New(errs.ColumnDenied, "%v; where a read of rows goes on is said by their key: ask for all rows in one answer (NDJSON, Arrow), or for a log from the earliest record on", err)
 	}
@@ -116,6 +116,16 @@ func (p *Plan) filterColumns() []millrace.Column {
 		}
 	}
 	return out
+}
+
+// partitionColumns are the columns whose values a plan tells row by row, as the names of the
+// partitions that rows are in.
+func (p *Plan) partitionColumns() []millrace.Column {
+	told := slices.ContainsFunc(p.Columns, func(c millrace.Column) bool { return c.ID == idPartition })
+	if told || p.filter != nil && slices.Contains(p.filter.ColumnNames(), millrace.ColPartition) {
+		return p.Table.Columns(p.Table.PartitionBy)
+	}
+	return nil
 }
 
 // Writes asks whether the caller may write to a table, for writers that stay open; each
