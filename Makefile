@@ -74,7 +74,7 @@ cluster-demo: build ## a cluster on this machine: loads the flights, kills a wor
 
 .PHONY: test
 test: $(VERSITYGW) $(NATS_SERVER) ## unit, model, fault and end-to-end tests (needs Go and curl)
-	go test -timeout 20m ./...
+	go test -timeout 30m ./...
 	MILLRACE_TEST_SHARDS=remote go test -timeout 10m ./router
 	MILLRACE_TEST_SHARDS=moving go test -timeout 10m ./router
 

@@ -30,7 +30,7 @@ const overloadRows = 100
 // E2E_OVERLOAD_MB what the server may hold.
 func TestOverload(t *testing.T) {
 	long := time.Duration(setting("E2E_OVERLOAD_SECONDS", 4)) * time.Second
-	connections, most := setting("E2E_OVERLOAD_CONNECTIONS", 1000), setting("E2E_OVERLOAD_MB", 1200)
+	connections, most := setting("E2E_OVERLOAD_CONNECTIONS", 1000), setting("E2E_OVERLOAD_MB", 3000)
 	s := newServer(t)
 	tb := create(t, s, newDB(t, s), "t", "id BIGINT, v STRING", "", 8)
 	o := newOverload(s, tb)

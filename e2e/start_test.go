@@ -87,7 +87,7 @@ func TestStartOnANetwork(t *testing.T) {
 	require.Contains(t, s.log.String(), "other machines are served")
 	require.Contains(t, s.log.String(), `authentication="off: whoever can reach it may do everything"`)
 	s = alone(t, t.TempDir(), nil, "--auth-jwks", "dev", "--metrics-addr", "0.0.0.0:0", "--admin-principal", "user:root")
-	require.Contains(t, s.log.String(), `WRN unsafe setting setting=auth-jwks why="whoever can read`)
+	require.Contains(t, s.log.String(), `WRN unsafe setting setting=auth-jwks why="the development key is trusted: whoever can read`)
 	require.Contains(t, s.log.String(), "authentication=tokens")
 }
 
