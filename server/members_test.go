@@ -45,7 +45,7 @@ func TestOldestMember(t *testing.T) {
 			s.member.manager.Store(m)
 		}
 	}
-	for end := time.Now().Add(10 * time.Second); ; time.Sleep(time.Millisecond) {
+	for end := time.Now().Add(time.Minute); ; time.Sleep(time.Millisecond) {
 		if name, level := s.oldest(); name == "old" && level == catalog.FeatureTables {
 			return
 		} else if time.Now().After(end) {
