@@ -38,13 +38,13 @@ func TestAlterUnderWay(t *testing.T) {
 		require.NoError(t, err)
 	}
 	lines(0, 12_000)
-	require.Eventually(t, func() bool { return tb.count(t, "") == "10000" }, 20*time.Second, 10*time.Millisecond)
+	require.Eventually(t, func() bool { return tb.count(t, "") == "10000" }, patience, 10*time.Millisecond)
 	latest := url.Values{"from": {"latest"}}
-	all, err := tb.subscribe(within(t, time.Minute), latest, "")
+	all, err := tb.subscribe(within(t, patience), latest, "")
 	require.NoError(t, err)
 	defer all.close()
 	latest.Set("columns", "n")
-	narrow, err := tb.subscribe(within(t, time.Minute), latest, "")
+	narrow, err := tb.subscribe(within(t, patience), latest, "")
 	require.NoError(t, err)
 	defer narrow.close()
 	tb.write(t, `[{"id":-2,"v":"before"}]`)
@@ -64,7 +64,7 @@ func TestAlterUnderWay(t *testing.T) {
 	require.Equal(t, "+I", narrow.take(t, 1)[0].Type)
 	_, err = all.change(t)
 	require.ErrorContains(t, err, "schema_changed")
-	again, err := tb.subscribe(within(t, time.Minute), url.Values{}, all.lastID)
+	again, err := tb.subscribe(within(t, patience), url.Values{}, all.lastID)
 	require.NoError(t, err)
 	defer again.close()
 	got := again.take(t, 1)[0]

@@ -48,7 +48,7 @@ func TestAuditLog(t *testing.T) {
 		"e-4 anonymous http scan_get describe " + tb.db + " allowed table_not_found",
 		"e-5 anonymous http scan_get describe " + tb.full() + " allowed invalid_filter",
 	}
-	require.Eventually(t, func() bool { return len(audited(t, path, "e-")) == len(want) }, time.Minute, 10*time.Millisecond)
+	require.Eventually(t, func() bool { return len(audited(t, path, "e-")) == len(want) }, patience, 10*time.Millisecond)
 	require.Equal(t, want, audited(t, path, "e-"))
 	info, err := os.Stat(path)
 	require.NoError(t, err)
@@ -59,7 +59,7 @@ func TestAuditLog(t *testing.T) {
 	require.NoError(t, err)
 	s.ok(t, "GET", tb.path(), nil, "X-Request-Id", "f-1")
 	table := table{s, "ops", "audit"}
-	require.Eventually(t, func() bool { return table.count(t, "request_id = 'f-1'") == "1" }, time.Minute, 50*time.Millisecond)
+	require.Eventually(t, func() bool { return table.count(t, "request_id = 'f-1'") == "1" }, patience, 50*time.Millisecond)
 	require.Equal(t, "5", table.count(t, "request_id LIKE 'e-%'"))
 	require.Equal(t, "1", table.count(t, "door = 'flight' AND operation = 'millrace.count_rows' AND verb = 'read' AND outcome = 'ok'"))
 	require.Equal(t, "0", table.count(t, "principal = 'system'"), "its own writes are not in it")
@@ -78,7 +78,7 @@ func TestAuditDiskFull(t *testing.T) {
 	require.Eventually(t, func() bool {
 		a := s.do(t, "GET", "/readyz", nil)
 		return a.status == 503 && strings.Contains(string(a.body), "audit log: the file of the audit log: write /dev/full: no space left on device")
-	}, time.Minute, 10*time.Millisecond)
+	}, patience, 10*time.Millisecond)
 	tb.write(t, `[{"id":1,"v":"a"}]`)
 	require.Equal(t, "1", tb.count(t, ""))
 	require.Regexp(t, `millrace_audit_failures_total\{output="file"\} [1-9]`, string(s.do(t, "GET", "/metrics", nil).body))

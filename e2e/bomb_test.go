@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"math"
 	"testing"
-	"time"
 
 	"github.com/apache/arrow-go/v18/arrow"
 	"github.com/apache/arrow-go/v18/arrow/flight"
@@ -66,7 +65,7 @@ func TestArrowBombs(t *testing.T) {
 				require.Equal(t, 4, ans.status/100, "%d %s", ans.status, ans.body)
 			})
 			bounded(t, s, func() {
-				st, err := c.DoPut(within(t, time.Minute))
+				st, err := c.DoPut(within(t, patience))
 				require.NoError(t, err)
 				w := flight.NewRecordWriter(&patched{st, func(b []byte) []byte { return bytes.ReplaceAll(b, a.old, a.new) }}, append([]ipc.Option{ipc.WithSchema(a.rec.Schema())}, a.opts...)...)
 				w.SetFlightDescriptor(pathOf(a.tb))

@@ -281,7 +281,7 @@ func TestCanary(t *testing.T) {
 		spans.mu.Lock()
 		defer spans.mu.Unlock()
 		return strings.Contains(spans.raw.String(), "canary-last")
-	}, time.Minute, 50*time.Millisecond)
+	}, patience, 50*time.Millisecond)
 	require.NoError(t, c.cmd.Process.Signal(syscall.SIGQUIT))
 	<-c.done
 	require.Contains(t, c.log.String(), "goroutine ", "a dump")
@@ -332,7 +332,7 @@ func TestCanaryOfStart(t *testing.T) {
 				return false
 			}
 		}
-		require.Eventually(t, func() bool { return isEnded() || strings.Contains(out.String(), "nats cannot be reached") }, time.Minute, 10*time.Millisecond, "%s: %s", name, out)
+		require.Eventually(t, func() bool { return isEnded() || strings.Contains(out.String(), "nats cannot be reached") }, patience, 10*time.Millisecond, "%s: %s", name, out)
 		_ = cmd.Process.Signal(syscall.SIGTERM) // it may have ended
 		<-ended
 		require.Contains(t, out.String(), "millrace: ", name)

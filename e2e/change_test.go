@@ -84,7 +84,7 @@ func (tb table) changelog(t testing.TB, query string) page {
 func (tb table) allChanges(t testing.TB, from string) []change {
 	t.Helper()
 	var out []change
-	for deadline := time.Now().Add(time.Minute); ; {
+	for deadline := time.Now().Add(patience); ; {
 		require.True(t, time.Now().Before(deadline), "the changelog does not end")
 		p := tb.changelog(t, "from="+url.QueryEscape(from)+"&until=latest&limit=10000")
 		if len(p.changes) == 0 {

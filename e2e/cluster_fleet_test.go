@@ -107,7 +107,7 @@ func newFleetOn(t testing.TB, on terrain) *fleet {
 		}
 		require.NoError(t, s.launchAlone())
 	}
-	f.settle(t, 90*time.Second)
+	f.settle(t, patience)
 	return f
 }
 
@@ -121,7 +121,7 @@ func (f *fleet) all() []*server { return append(append([]*server{}, f.workers...
 func (f *fleet) back(t testing.TB, s *server) {
 	t.Helper()
 	var err error
-	for end := time.Now().Add(2 * time.Minute); time.Now().Before(end); {
+	for end := time.Now().Add(patience); time.Now().Before(end); {
 		if err = s.launchAlone(); err == nil {
 			return
 		}
@@ -135,8 +135,8 @@ func (f *fleet) leave(t testing.TB, s *server) {
 	require.NoError(t, s.cmd.Process.Signal(syscall.SIGTERM))
 	select {
 	case <-s.done:
-	case <-time.After(90 * time.Second):
-		t.Fatalf("a process did not end within 90 s of SIGTERM:\n%s", s.log)
+	case <-time.After(patience):
+		t.Fatalf("a process did not end within %v of SIGTERM:\n%s", patience, s.log)
 	}
 	require.Zero(t, s.cmd.ProcessState.ExitCode(), "%s", s.log)
 	s.disconnect()

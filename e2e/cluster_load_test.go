@@ -365,8 +365,8 @@ func (l *load) end(t *testing.T) {
 	go func() { l.follow.Wait(); close(seen) }()
 	select {
 	case <-seen:
-	case <-time.After(2 * time.Minute):
-		t.Error("a stream did not show within two minutes what was written")
+	case <-time.After(patience):
+		t.Errorf("a stream did not show within %v what was written", patience)
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()

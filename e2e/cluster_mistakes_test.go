@@ -33,7 +33,7 @@ func TestClusterMistakeOnePlace(t *testing.T) {
 
 	second := member(t, natstest.StartT(t, 1), place)
 	args := append([]string{"serve", "--http-addr", "127.0.0.1:0", "--flight-addr", "127.0.0.1:0", "--data-dir", second.dir}, second.flags...)
-	cmd := exec.CommandContext(within(t, time.Minute), binaryPath, args...)
+	cmd := exec.CommandContext(within(t, patience), binaryPath, args...)
 	cmd.Env = bareEnviron()
 	said, err := cmd.CombinedOutput()
 	require.Error(t, err)
@@ -60,11 +60,11 @@ func TestClusterMistakeOneName(t *testing.T) {
 	require.NoError(t, first.cmd.Process.Signal(syscall.SIGSTOP))
 	require.NoError(t, second.launch())
 	there := table{second, tb.db, tb.name}
-	require.Eventually(t, func() bool { return there.tryWrite(`[{"id":1,"v":2}]`) == nil }, time.Minute, 50*time.Millisecond)
+	require.Eventually(t, func() bool { return there.tryWrite(`[{"id":1,"v":2}]`) == nil }, patience, 50*time.Millisecond)
 	require.NoError(t, first.cmd.Process.Signal(syscall.SIGCONT))
 	c := &http.Client{Timeout: 5 * time.Second}
 	for v := 2; v < 12; v++ {
-		require.Eventually(t, func() bool { return there.tryWrite(fmt.Sprintf(`[{"id":1,"v":%d}]`, v)) == nil }, time.Minute, 50*time.Millisecond)
+		require.Eventually(t, func() bool { return there.tryWrite(fmt.Sprintf(`[{"id":1,"v":%d}]`, v)) == nil }, patience, 50*time.Millisecond)
 		a, err := ask(c, "POST", first.base+tb.path()+"/lookup", `{"keys":[{"id":1}]}`)
 		if err == nil && a.status == http.StatusOK { // by way of the other one
 			require.Equal(t, []string{fmt.Sprintf(`{"id":1,"v":%d}`, v)}, rowsOf(t, a.body, "rows"))
@@ -74,7 +74,7 @@ func TestClusterMistakeOneName(t *testing.T) {
 	require.Eventually(t, func() bool {
 		a, err := ask(c, "GET", first.base+"/healthz", nil)
 		return err == nil && a.status == http.StatusServiceUnavailable && strings.Contains(string(a.body), "another process runs as worker one")
-	}, time.Minute, 50*time.Millisecond)
+	}, patience, 50*time.Millisecond)
 }
 
 // A cluster whose logs would not have room in NATS is refused at its start, which says what to set.

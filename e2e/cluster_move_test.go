@@ -20,10 +20,10 @@ func TestClusterPlannedMoves(t *testing.T) {
 		w := f.workers[i%len(f.workers)]
 		t.Logf("%s worker-%d leaves", time.Now().Format("15:04:05.000"), i%len(f.workers)+1)
 		f.leave(t, w)
-		f.settle(t, 2*time.Minute)
+		f.settle(t, patience)
 		t.Logf("%s and comes back", time.Now().Format("15:04:05.000"))
 		f.back(t, w)
-		f.settle(t, 2*time.Minute)
+		f.settle(t, patience)
 	}
 	time.Sleep(time.Second)
 	t.Logf("%d times a shard got an owner", f.epochs(t)-epochs)

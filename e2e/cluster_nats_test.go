@@ -5,7 +5,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -22,7 +21,7 @@ func TestNATSThatDoesNotSync(t *testing.T) {
 		flags := []string{"--nats-url", nats.URLs(), "--nats-system-url", nats.SystemURLs(), "--shards", "1", "--lake-uri", place + "/lake", "--remote-uri", place + "/remote"}
 		if sync != "always" {
 			args := append([]string{"serve", "--http-addr", "127.0.0.1:0", "--flight-addr", "127.0.0.1:0", "--data-dir", t.TempDir()}, flags...)
-			cmd := exec.CommandContext(within(t, 30*time.Second), binaryPath, args...)
+			cmd := exec.CommandContext(within(t, patience), binaryPath, args...)
 			cmd.Env = bareEnviron()
 			said, err := cmd.CombinedOutput()
 			require.Error(t, err)

@@ -128,11 +128,11 @@ func TestClusterPartitions(t *testing.T) {
 		in.cut.Store(0)
 		is.join(t, c.way)
 		t.Logf("%s the links are whole again", time.Now().Format("15:04:05.000"))
-		f.settle(t, 2*time.Minute)
+		f.settle(t, patience)
 		t.Logf("%s everything is as it was", time.Now().Format("15:04:05.000"))
 	}
 	answers := in.answers.Load()
-	require.Eventually(t, func() bool { return in.answers.Load() > answers }, time.Minute, 50*time.Millisecond, "the worker answers again")
+	require.Eventually(t, func() bool { return in.answers.Load() > answers }, patience, 50*time.Millisecond, "the worker answers again")
 	stop()
 	wg.Wait()
 
@@ -156,7 +156,7 @@ func TestClusterPartitions(t *testing.T) {
 func (f *fleet) without(t testing.TB, name string) {
 	t.Helper()
 	var why string
-	for end := time.Now().Add(time.Minute); time.Now().Before(end); time.Sleep(100 * time.Millisecond) {
+	for end := time.Now().Add(patience); time.Now().Before(end); time.Sleep(100 * time.Millisecond) {
 		shards, err := f.status()
 		why = fmt.Sprintf("%+v %v", shards, err)
 		free := err == nil && len(shards) == fleetShards

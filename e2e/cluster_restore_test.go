@@ -45,7 +45,7 @@ func TestClusterRestore(t *testing.T) {
 		for _, s := range f.all() {
 			f.back(t, s)
 		}
-		f.settle(t, 2*time.Minute)
+		f.settle(t, patience)
 	}
 	killAll := func() {
 		for _, s := range f.all() {

@@ -45,7 +45,7 @@ func TestClusterObjectStoreFaults(t *testing.T) {
 	is := func(want string) func() bool {
 		return func() bool { got, _ := state(); return got == want }
 	}
-	require.Eventually(t, is("ok"), time.Minute, 100*time.Millisecond)
+	require.Eventually(t, is("ok"), patience, 100*time.Millisecond)
 
 	for _, c := range []struct {
 		name  string
@@ -64,7 +64,7 @@ func TestClusterObjectStoreFaults(t *testing.T) {
 		began := time.Now()
 		f.faults.Set(c.fault, time.Second)
 		if c.fails {
-			require.Eventually(t, is("failing"), time.Minute, 100*time.Millisecond)
+			require.Eventually(t, is("failing"), patience, 100*time.Millisecond)
 			_, code := state()
 			require.Equal(t, "unavailable", code)
 			f.leave(t, f.workers[1]) // its shards go to those that followed them
@@ -78,8 +78,8 @@ func TestClusterObjectStoreFaults(t *testing.T) {
 		time.Sleep(time.Until(began.Add(c.long)))
 		f.faults.Set(nil, 0)
 		t.Logf("%s it is well again", time.Now().Format("15:04:05.000"))
-		require.Eventually(t, is("ok"), 2*time.Minute, 100*time.Millisecond)
-		f.settle(t, 2*time.Minute)
+		require.Eventually(t, is("ok"), patience, 100*time.Millisecond)
+		f.settle(t, patience)
 	}
 	l.end(t)
 	require.Positive(t, f.faults.Met()[faultproxy.LoseAnswer])
@@ -93,9 +93,9 @@ func TestClusterObjectStoreFaults(t *testing.T) {
 	for _, w := range f.workers {
 		f.back(t, w)
 	}
-	f.settle(t, 2*time.Minute)
+	f.settle(t, patience)
 	l.isAll(t)
-	require.Eventually(t, func() bool { return is("ok")() && len(tiered.numbers(t, "n", of("lake"))) == int(n) }, time.Minute, 100*time.Millisecond)
+	require.Eventually(t, func() bool { return is("ok")() && len(tiered.numbers(t, "n", of("lake"))) == int(n) }, patience, 100*time.Millisecond)
 	for _, tier := range []string{"lake", "union"} {
 		tiered.once(t, "n", tier, n)
 	}

@@ -116,12 +116,12 @@ func TestClusterTorture(t *testing.T) {
 		counts[next.name]++
 		// Now and then the next one comes while the cluster is not itself again.
 		if random.IntN(3) > 0 {
-			f.settle(t, 2*time.Minute)
+			f.settle(t, patience)
 		} else {
 			time.Sleep(time.Duration(random.IntN(3000)) * time.Millisecond)
 		}
 	}
-	f.settle(t, 2*time.Minute)
+	f.settle(t, patience)
 	time.Sleep(time.Second)
 	moves := f.epochs(t) - epochs
 	stop()

@@ -7,7 +7,6 @@ import (
 	"io"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/apache/arrow-go/v18/arrow/flight"
 	"github.com/stretchr/testify/require"
@@ -126,7 +125,7 @@ func TestDDLFlight(t *testing.T) {
 	s := shared(t)
 	c := s.dial(t)
 	db := newDB(t, s) + "_f"
-	ctx := within(t, time.Minute)
+	ctx := within(t, patience)
 	st, err := c.ListActions(ctx, &flight.Empty{})
 	require.NoError(t, err)
 	actions := map[string]bool{}

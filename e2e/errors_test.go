@@ -117,7 +117,7 @@ func TestErrorsFlight(t *testing.T) {
 	log.write(t, `[{"id":1,"v":"a"}]`)
 	c := s.dial(t)
 	plan := func(request obj) error {
-		_, err := c.GetFlightInfo(within(t, time.Minute), command(t, request))
+		_, err := c.GetFlightInfo(within(t, patience), command(t, request))
 		return err
 	}
 	refused(t, plan(scanCommand(table{s, db, "nothing"}, nil)), codes.NotFound, "table_not_found")
@@ -145,11 +145,11 @@ func TestErrorsFlight(t *testing.T) {
 	_, err = c.action(t, "millrace.make_coffee", obj{})
 	refused(t, err, codes.NotFound, "route_not_found")
 
-	info, err := c.GetFlightInfo(within(t, time.Minute), pathOf(log))
+	info, err := c.GetFlightInfo(within(t, patience), pathOf(log))
 	require.NoError(t, err)
 	ticket := bytes.Clone(info.Endpoint[0].Ticket.Ticket)
 	ticket[len(ticket)/2] ^= 1
-	_, err = c.get(within(t, time.Minute), ticket)
+	_, err = c.get(within(t, patience), ticket)
 	refused(t, err, codes.InvalidArgument, "invalid_value")
 	require.Equal(t, "0", keyed.count(t, ""))
 }

@@ -132,7 +132,7 @@ func (b *batches) drain(t testing.TB, columns ...string) []string {
 // scan plans a read with GetFlightInfo and reads its endpoints one after another; columns, when named, are those rendered.
 func (c *flightConn) scan(t testing.TB, desc *flight.FlightDescriptor, columns ...string) (*arrow.Schema, []string) {
 	t.Helper()
-	ctx := within(t, time.Minute)
+	ctx := within(t, patience)
 	info, err := c.GetFlightInfo(ctx, desc)
 	require.NoError(t, err)
 	schema, err := flight.DeserializeSchema(info.Schema, nil)
@@ -234,7 +234,7 @@ func (c *flightConn) putAll(t testing.TB, desc *flight.FlightDescriptor, recs ..
 // exchange sends key batches through one DoExchange and returns the answers' rows, one answer a request.
 func (c *flightConn) exchange(t testing.TB, cmd obj, keys ...arrow.RecordBatch) ([][]string, error) {
 	t.Helper()
-	st, err := c.DoExchange(within(t, time.Minute))
+	st, err := c.DoExchange(within(t, patience))
 	require.NoError(t, err)
 	w := flight.NewRecordWriter(st, ipc.WithSchema(keys[0].Schema()))
 	w.SetFlightDescriptor(command(t, cmd))
@@ -266,7 +266,7 @@ func (c *flightConn) action(t testing.TB, name string, body any) ([]byte, error)
 	t.Helper()
 	b, err := json.Marshal(body)
 	require.NoError(t, err)
-	st, err := c.DoAction(within(t, time.Minute), &flight.Action{Type: name, Body: b})
+	st, err := c.DoAction(within(t, patience), &flight.Action{Type: name, Body: b})
 	if err != nil {
 		return nil, err
 	}

@@ -94,7 +94,7 @@ func runGuide(t *testing.T, s *server, path, bin string, env ...string) int {
 			continue
 		}
 		ran++
-		cmd := exec.CommandContext(within(t, time.Minute), "bash", "-eu", "-c", b.text)
+		cmd := exec.CommandContext(within(t, patience), "bash", "-eu", "-c", b.text)
 		cmd.WaitDelay = time.Second // what a killed shell has started may hold its output
 		cmd.Dir = dir
 		cmd.Env = append(append(bareEnviron(), "MILLRACE_SERVER="+s.base, "PATH="+bin+":"+os.Getenv("PATH")), env...)

@@ -81,7 +81,7 @@ func TestFullHandoverSSE(t *testing.T) {
 	var subs []*subscription
 	for range 8 {
 		time.Sleep(60 * time.Millisecond)
-		sub, err := tb.subscribe(within(t, time.Minute), url.Values{"from": {"full"}}, "")
+		sub, err := tb.subscribe(within(t, patience), url.Values{"from": {"full"}}, "")
 		require.NoError(t, err)
 		defer sub.close()
 		subs, folds = append(subs, sub), append(folds, fold{})
@@ -110,9 +110,9 @@ func TestFullHandoverFlight(t *testing.T) {
 	stop := tb.churn(t)
 	time.Sleep(150 * time.Millisecond)
 	c := s.dial(t)
-	info, err := c.GetFlightInfo(within(t, time.Minute), command(t, scanCommand(tb, obj{"view": "changelog", "from": "full", "until": "never", "heartbeat_ms": 200})))
+	info, err := c.GetFlightInfo(within(t, patience), command(t, scanCommand(tb, obj{"view": "changelog", "from": "full", "until": "never", "heartbeat_ms": 200})))
 	require.NoError(t, err)
-	b, err := c.get(within(t, time.Minute), info.Endpoint[0].Ticket.Ticket)
+	b, err := c.get(within(t, patience), info.Endpoint[0].Ticket.Ticket)
 	require.NoError(t, err)
 	defer b.cancel()
 	f, next := fold{}, map[int]int64{}

@@ -118,7 +118,7 @@ func TestIdempotencyKeyOfALongBody(t *testing.T) {
 	}()
 	_, err := io.WriteString(w, body[:len(body)*98/100])
 	require.NoError(t, err)
-	require.Eventually(t, func() bool { return tb.count(t, "") == "680000" }, 30*time.Second, 10*time.Millisecond)
+	require.Eventually(t, func() bool { return tb.count(t, "") == "680000" }, patience, 10*time.Millisecond)
 	s.do(t, "POST", tb.path()+"/records", body[:100], headers...).problem(t, 409, "idempotency_in_progress")
 	s.kill()
 	w.CloseWithError(io.ErrUnexpectedEOF)

@@ -19,14 +19,14 @@ func TestLakeAway(t *testing.T) {
 	tb := create(t, s, db, "orders_log", orderColumns, "", 2, inLake("1s", "table.log.ttl", "1s"))
 	state := func() any { return tb.lake(t)["state"] }
 	tb.write(t, ordersFrom(0, 100))
-	require.Eventually(t, func() bool { return state() == "ok" && len(tb.numbers(t, "order_id", of("hot"))) == 0 }, time.Minute, 50*time.Millisecond)
+	require.Eventually(t, func() bool { return state() == "ok" && len(tb.numbers(t, "order_id", of("hot"))) == 0 }, patience, 50*time.Millisecond)
 
 	// A file stands where the folder was.
 	lake, away := filepath.Join(s.dir, "lake"), filepath.Join(s.dir, "away")
 	require.NoError(t, os.Rename(lake, away))
 	require.NoError(t, os.WriteFile(lake, nil, 0o600))
 	tb.write(t, ordersFrom(100, 50))
-	require.Eventually(t, func() bool { return state() == "failing" }, time.Minute, 50*time.Millisecond)
+	require.Eventually(t, func() bool { return state() == "failing" }, patience, 50*time.Millisecond)
 	st := tb.lake(t)
 	why := st["error"].(map[string]any)
 	require.NotEmpty(t, why["detail"])
@@ -45,11 +45,11 @@ func TestLakeAway(t *testing.T) {
 	s.restart(t)
 	require.Equal(t, 200, s.do(t, "GET", "/readyz", nil).status)
 	require.Len(t, tb.numbers(t, "order_id", of("hot")), 100)
-	require.Eventually(t, func() bool { return state() == "failing" }, time.Minute, 50*time.Millisecond)
+	require.Eventually(t, func() bool { return state() == "failing" }, patience, 50*time.Millisecond)
 
 	require.NoError(t, os.Remove(lake))
 	require.NoError(t, os.Rename(away, lake))
-	require.Eventually(t, func() bool { return state() == "ok" && len(tb.numbers(t, "order_id", of("lake"))) == 200 }, time.Minute, 100*time.Millisecond)
+	require.Eventually(t, func() bool { return state() == "ok" && len(tb.numbers(t, "order_id", of("lake"))) == 200 }, patience, 100*time.Millisecond)
 	require.Len(t, tb.numbers(t, "order_id", obj{}), 200)
-	require.Eventually(t, func() bool { return len(tb.numbers(t, "order_id", of("hot"))) == 0 }, time.Minute, 50*time.Millisecond)
+	require.Eventually(t, func() bool { return len(tb.numbers(t, "order_id", of("hot"))) == 0 }, patience, 50*time.Millisecond)
 }

@@ -82,7 +82,7 @@ func TestLakeInS3(t *testing.T) {
 			require.Equal(t, events, log.sorted(t, of(tier)), tier)
 			require.Equal(t, current(), keyed.sorted(t, of(tier)), tier)
 		}
-		require.Eventually(t, func() bool { return len(log.scan(t, of("hot"))) == 0 }, time.Minute, 50*time.Millisecond)
+		require.Eventually(t, func() bool { return len(log.scan(t, of("hot"))) == 0 }, patience, 50*time.Millisecond)
 	}
 	require.Equal(t, fmt.Sprint(len(events)), log.suffixed("$lake").count(t, ""))
 	require.Contains(t, s.cliOK(t, "lake", "status", log.full()), "state:    ok")

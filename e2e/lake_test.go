@@ -157,7 +157,7 @@ func TestLake(t *testing.T) {
 	require.DirExists(t, location)
 	again := create(t, s, db, "t", "id BIGINT", "", 1, inLake("1s"))
 	again.write(t, `[{"id":9}]`)
-	require.Eventually(t, func() bool { return len(again.scan(t, of("lake"))) == 1 }, time.Minute, 50*time.Millisecond)
+	require.Eventually(t, func() bool { return len(again.scan(t, of("lake"))) == 1 }, patience, 50*time.Millisecond)
 	location = strings.TrimPrefix(fmt.Sprint(again.lake(t)["location"]), "file://")
 	s.ok(t, "DELETE", again.path()+"?purge=true", nil)
 	require.Empty(t, filesBelow(t, location))

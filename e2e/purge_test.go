@@ -22,7 +22,7 @@ func TestPurge(t *testing.T) {
 	}
 	gone := func(location string) {
 		t.Helper()
-		require.Eventually(t, func() bool { return len(left()) == 0 }, time.Minute, 50*time.Millisecond)
+		require.Eventually(t, func() bool { return len(left()) == 0 }, patience, 50*time.Millisecond)
 		require.Empty(t, filesBelow(t, location))
 	}
 	filled := func() (table, string) {

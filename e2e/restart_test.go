@@ -93,13 +93,13 @@ func TestDrain(t *testing.T) {
 	s := newServer(t)
 	tb := create(t, s, newDB(t, s), "t", "id BIGINT", "", 2)
 	tb.write(t, `[{"id":-1}]`)
-	sub, err := tb.subscribe(within(t, time.Minute), url.Values{"from": {"earliest"}}, "")
+	sub, err := tb.subscribe(within(t, patience), url.Values{"from": {"earliest"}}, "")
 	require.NoError(t, err)
 	defer sub.close()
 	c := s.dial(t)
-	info, err := c.GetFlightInfo(within(t, time.Minute), command(t, scanCommand(tb, obj{"from": "latest", "until": "never"})))
+	info, err := c.GetFlightInfo(within(t, patience), command(t, scanCommand(tb, obj{"from": "latest", "until": "never"})))
 	require.NoError(t, err)
-	tail, err := c.get(within(t, time.Minute), info.Endpoint[0].Ticket.Ticket)
+	tail, err := c.get(within(t, patience), info.Endpoint[0].Ticket.Ticket)
 	require.NoError(t, err)
 	defer tail.cancel()
 
@@ -122,7 +122,6 @@ func TestDrain(t *testing.T) {
 		})
 	}
 	time.Sleep(200 * time.Millisecond)
-	start := time.Now()
 	seen := 0
 	var ended sync.WaitGroup
 	ended.Go(func() {
@@ -144,7 +143,7 @@ func TestDrain(t *testing.T) {
 		}
 	})
 	require.Equal(t, 0, s.drain(t))
-	require.Less(t, time.Since(start), 15*time.Second)
+	require.NotContains(t, s.log.String(), "requests broken off", "the drain waited for streams without an end")
 	wg.Wait()
 	ended.Wait()
 	require.Equal(t, codes.Unavailable.String(), status.Code(tailErr).String(), "%v", tailErr)

@@ -26,13 +26,13 @@ func TestRetention(t *testing.T) {
 	keyed.write(t, `[{"id":1,"v":"b"}]`)
 	cursor := log.changelog(t, "from=earliest&limit=1").next
 	flights := s.dial(t)
-	info, err := flights.GetFlightInfo(within(t, time.Minute), pathOf(log))
+	info, err := flights.GetFlightInfo(within(t, patience), pathOf(log))
 	require.NoError(t, err)
 
 	time.Sleep(time.Second)
 	for _, tb := range []table{log, keyed} {
 		tb.alter(t, obj{"op": "set_properties", "properties": obj{"table.log.ttl": "500ms"}})
-		require.Eventually(t, func() bool { return tb.at(t, "earliest") == `{"0":3}` }, time.Minute, 50*time.Millisecond)
+		require.Eventually(t, func() bool { return tb.at(t, "earliest") == `{"0":3}` }, patience, 50*time.Millisecond)
 	}
 	gone := func() {
 		t.Helper()
@@ -58,7 +58,7 @@ func TestRetention(t *testing.T) {
 		s.fails(t, 410, "offset_out_of_range", "GET", log.path()+"/changelog", nil, "Accept", mediaSSE, "Last-Event-ID", cursor)
 		s.fails(t, 410, "offset_out_of_range", "GET", log.path()+"/offsets?at="+url.QueryEscape(`{"0":0}`), nil)
 		for _, until := range []string{"latest", "never"} {
-			b, err := s.dial(t).get(within(t, time.Minute), command(t, scanCommand(log, obj{"from": obj{"0": 0}, "until": until})).Cmd)
+			b, err := s.dial(t).get(within(t, patience), command(t, scanCommand(log, obj{"from": obj{"0": 0}, "until": until})).Cmd)
 			if err == nil {
 				_, err = b.next()
 			}
@@ -66,7 +66,7 @@ func TestRetention(t *testing.T) {
 		}
 	}
 	gone()
-	b, err := flights.get(within(t, time.Minute), info.Endpoint[0].Ticket.Ticket)
+	b, err := flights.get(within(t, patience), info.Endpoint[0].Ticket.Ticket)
 	require.NoError(t, err)
 	require.Len(t, b.drain(t), 3, "a ticket reads on")
 

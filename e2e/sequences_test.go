@@ -90,7 +90,7 @@ func TestWriterSequencesOfChunks(t *testing.T) {
 	}()
 	_, err := io.WriteString(w, body.String()[:len(body.String())*2/3]) // 23,000 lines: two chunks and a part
 	require.NoError(t, err)
-	require.Eventually(t, func() bool { return tb.count(t, "") == "20000" }, 20*time.Second, 10*time.Millisecond, "whole chunks are written as they come")
+	require.Eventually(t, func() bool { return tb.count(t, "") == "20000" }, patience, 10*time.Millisecond, "whole chunks are written as they come")
 	s.kill()
 	w.CloseWithError(io.ErrUnexpectedEOF)
 	<-sent
@@ -116,7 +116,7 @@ func TestWriterSequencesDoPut(t *testing.T) {
 	acked := 0
 	for round := 0; acked < batches; round++ {
 		c := s.dial(t)
-		p, err := c.put(within(t, time.Minute), command(t, obj{"op": "put", "table": tb.full(), "writer_id": "w", "acks": "stream"}), schema)
+		p, err := c.put(within(t, patience), command(t, obj{"op": "put", "table": tb.full(), "writer_id": "w", "acks": "stream"}), schema)
 		require.NoError(t, err)
 		for seq := acked + 1; seq <= batches; seq++ {
 			rec := longs("id", rows, func(i, _ int) int64 { return int64((seq-1)*rows + i) })
@@ -158,7 +158,7 @@ func TestDoPutStopsAtFirstFailure(t *testing.T) {
 	s := shared(t)
 	tb := create(t, s, newDB(t, s), "t", "id BIGINT, small TINYINT", "", 1)
 	c := s.dial(t)
-	p, err := c.put(within(t, time.Minute), command(t, obj{"op": "put", "table": tb.full(), "writer_id": "w", "acks": "stream"}), schemaOf("id long, small long"))
+	p, err := c.put(within(t, patience), command(t, obj{"op": "put", "table": tb.full(), "writer_id": "w", "acks": "stream"}), schemaOf("id long, small long"))
 	require.NoError(t, err)
 	for seq, small := range []int64{1, 500, 1} {
 		rec := longs("id,small", 1, func(_, col int) int64 { return []int64{int64(seq), small}[col] })

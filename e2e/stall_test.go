@@ -69,9 +69,13 @@ func TestStalledReaders(t *testing.T) {
 	for i := range 500 { // a writer that never reads its acknowledgements
 		require.NoError(t, p.send(longs("id,v", 10, func(r, _ int) int64 { return int64(10 + r + i) }), ""))
 	}
-	stalled := busy()
-	t.Logf("a write and a lookup: %v alone, %v beside 25 stalled streams", quiet, stalled)
-	require.Less(t, stalled, 5*quiet+20*time.Millisecond)
+	// Others on the machine may slow it down for a while; what stalled readers cost would stay. They are
+	// dropped when they have stood still for 30 s.
+	require.Eventually(t, func() bool {
+		stalled := busy()
+		t.Logf("a write and a lookup: %v alone, %v beside 25 stalled streams", quiet, stalled)
+		return stalled < 5*quiet+20*time.Millisecond
+	}, 25*time.Second, time.Millisecond)
 	_, peak := s.rssMB(t)
 	require.Less(t, peak, setting("E2E_RSS_MB", 400))
 	_, err = p.finish()

@@ -8,7 +8,6 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/require"
 )
@@ -16,7 +15,7 @@ import (
 // refusedStart runs serve, which must end by itself, and gives its exit code and what it says.
 func refusedStart(t *testing.T, dir string, args ...string) (int, string) {
 	t.Helper()
-	cmd := exec.CommandContext(within(t, time.Minute), binaryPath, append([]string{"serve", "--data-dir", dir, "--http-addr", "127.0.0.1:0", "--flight-addr", "127.0.0.1:0"}, args...)...)
+	cmd := exec.CommandContext(within(t, patience), binaryPath, append([]string{"serve", "--data-dir", dir, "--http-addr", "127.0.0.1:0", "--flight-addr", "127.0.0.1:0"}, args...)...)
 	cmd.Env = bareEnviron()
 	out, err := cmd.CombinedOutput()
 	require.Error(t, err, "%s", out)
@@ -56,7 +55,7 @@ func TestFirstStart(t *testing.T) {
 		require.NoError(t, err)
 		require.Equal(t, mode, info.Mode().Perm(), path)
 	}
-	req, err := http.NewRequestWithContext(within(t, time.Minute), "GET", s.base+"/v1/info", nil)
+	req, err := http.NewRequestWithContext(within(t, patience), "GET", s.base+"/v1/info", nil)
 	require.NoError(t, err)
 	req.Host = "evil.example.com"
 	resp, err := http.DefaultClient.Do(req)

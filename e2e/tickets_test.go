@@ -25,7 +25,7 @@ func TestTicketsAreRepeatable(t *testing.T) {
 		}
 		tb.write(t, "["+rows[1:]+"]")
 		c := s.dial(t)
-		info, err := c.GetFlightInfo(within(t, time.Minute), pathOf(tb))
+		info, err := c.GetFlightInfo(within(t, patience), pathOf(tb))
 		require.NoError(t, err)
 		require.Len(t, info.Endpoint, 3)
 		first, total := make([][]string, 3), 0
@@ -41,7 +41,7 @@ func TestTicketsAreRepeatable(t *testing.T) {
 			require.NotNil(t, m.End, "%s", ep.AppMetadata)
 			require.WithinDuration(t, time.Now().Add(time.Hour), ep.ExpirationTime.AsTime(), 2*time.Minute)
 			require.Empty(t, ep.Location, "the same connection, unless an address is advertised")
-			b, err := c.get(within(t, time.Minute), ep.Ticket.Ticket)
+			b, err := c.get(within(t, patience), ep.Ticket.Ticket)
 			require.NoError(t, err)
 			first[i] = b.drain(t)
 			require.EqualValues(t, *m.End-func() int64 {
@@ -55,7 +55,7 @@ func TestTicketsAreRepeatable(t *testing.T) {
 		require.Equal(t, 300, total)
 		again := func() {
 			for i, ep := range info.Endpoint {
-				b, err := s.dial(t).get(within(t, time.Minute), ep.Ticket.Ticket)
+				b, err := s.dial(t).get(within(t, patience), ep.Ticket.Ticket)
 				require.NoError(t, err)
 				require.Equal(t, first[i], b.drain(t))
 			}
@@ -68,7 +68,7 @@ func TestTicketsAreRepeatable(t *testing.T) {
 			again() // offsets are self-contained
 			continue
 		}
-		b, err := s.dial(t).get(within(t, time.Minute), info.Endpoint[0].Ticket.Ticket)
+		b, err := s.dial(t).get(within(t, patience), info.Endpoint[0].Ticket.Ticket)
 		if err == nil {
 			_, err = b.next()
 		}
@@ -85,19 +85,19 @@ func TestOneEndpointWhenOrderMatters(t *testing.T) {
 		tb.write(t, fmt.Sprintf(`[{"id":%d}]`, i))
 	}
 	c := s.dial(t)
-	info, err := c.GetFlightInfo(within(t, time.Minute), command(t, scanCommand(tb, obj{"limit": 5})))
+	info, err := c.GetFlightInfo(within(t, patience), command(t, scanCommand(tb, obj{"limit": 5})))
 	require.NoError(t, err)
 	require.Len(t, info.Endpoint, 1)
-	b, err := c.get(within(t, time.Minute), info.Endpoint[0].Ticket.Ticket)
+	b, err := c.get(within(t, patience), info.Endpoint[0].Ticket.Ticket)
 	require.NoError(t, err)
 	require.Len(t, b.drain(t), 5)
-	info, err = c.GetFlightInfo(within(t, time.Minute), command(t, scanCommand(tb, obj{"buckets": []int{1}})))
+	info, err = c.GetFlightInfo(within(t, patience), command(t, scanCommand(tb, obj{"buckets": []int{1}})))
 	require.NoError(t, err)
 	require.Len(t, info.Endpoint, 1)
 
-	renewed, err := c.RenewFlightEndpoint(within(t, time.Minute), &flight.RenewFlightEndpointRequest{Endpoint: info.Endpoint[0]})
+	renewed, err := c.RenewFlightEndpoint(within(t, patience), &flight.RenewFlightEndpointRequest{Endpoint: info.Endpoint[0]})
 	require.NoError(t, err)
 	require.WithinDuration(t, time.Now().Add(time.Hour), renewed.ExpirationTime.AsTime(), 2*time.Minute)
-	_, err = c.CancelFlightInfo(within(t, time.Minute), &flight.CancelFlightInfoRequest{Info: info})
+	_, err = c.CancelFlightInfo(within(t, patience), &flight.CancelFlightInfoRequest{Info: info})
 	require.NoError(t, err)
 }

@@ -68,7 +68,7 @@ func killTiering(t *testing.T, s *server) {
 		}
 		require.Eventually(t, func() bool {
 			return slices.Equal(events, sorted(log, "lake")) && slices.Equal(current, sorted(keyed, "lake"))
-		}, 30*time.Second, 100*time.Millisecond, "the lake after %s", step)
+		}, patience, 100*time.Millisecond, "the lake after %s", step)
 	}
 	write()
 	check("the start")
@@ -80,7 +80,7 @@ func killTiering(t *testing.T, s *server) {
 		write()
 		select {
 		case <-s.done:
-		case <-time.After(30 * time.Second):
+		case <-time.After(patience):
 			t.Fatalf("no round came to step %s", step)
 		}
 		s.disconnect()

@@ -176,7 +176,7 @@ func TestClusterOfTLS(t *testing.T) {
 	more := func(n int64) {
 		t.Helper()
 		from := done.Load()
-		require.Eventually(t, func() bool { return done.Load() >= from+n }, 2*time.Minute, 10*time.Millisecond)
+		require.Eventually(t, func() bool { return done.Load() >= from+n }, patience, 10*time.Millisecond)
 	}
 	more(40)
 	for i, s := range all {
@@ -186,7 +186,7 @@ func TestClusterOfTLS(t *testing.T) {
 			require.NoError(t, s.cmd.Process.Signal(syscall.SIGHUP))
 		}
 		address := strings.TrimPrefix(s.base, "https://")
-		require.Eventually(t, func() bool { return a.shown(t, address).Cmp(number) == 0 }, time.Minute, 50*time.Millisecond, name)
+		require.Eventually(t, func() bool { return a.shown(t, address).Cmp(number) == 0 }, patience, 50*time.Millisecond, name)
 		if i == 0 {
 			require.Zero(t, a.shown(t, s.flight).Cmp(number))
 		}

@@ -125,7 +125,7 @@ func (c *spanTaker) chain(t *testing.T, trace, caller string, names ...string) [
 			}
 		}
 		return false
-	}, time.Minute, 50*time.Millisecond, "no span %v", names)
+	}, patience, 50*time.Millisecond, "no span %v", names)
 	return found
 }
 
@@ -212,7 +212,7 @@ func TestTraces(t *testing.T) {
 		c.mu.Lock()
 		defer c.mu.Unlock()
 		return c.tasks("f1", "lake round", "objstore create") && c.tasks("w1", "shard open", "")
-	}, time.Minute, 50*time.Millisecond, "no round")
+	}, patience, 50*time.Millisecond, "no round")
 	require.Contains(t, worker.log.String(), `"ready"`)
 	c.mu.Lock()
 	defer c.mu.Unlock()

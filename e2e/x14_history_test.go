@@ -66,7 +66,7 @@ func TestX14NinetyDays(t *testing.T) {
 		require.Eventually(t, func() bool {
 			check() // also while they go
 			return len(tb.scan(t, obj{"tier": "hot"})) == each*2+each
-		}, time.Minute, 500*time.Millisecond, "the days before yesterday leave the hot tier")
+		}, patience, 500*time.Millisecond, "the days before yesterday leave the hot tier")
 		check()
 		write(day(0), 20_000, 20_000+each)
 		check()

@@ -54,7 +54,7 @@ func TestX2REST(t *testing.T) {
 	require.Equal(t, 200, a.status, "%s", a.body)
 	require.Len(t, rowsOf(t, a.body, "rows"), 4)
 
-	sub, err := tb.subscribe(within(t, time.Minute), url.Values{"from": {"earliest"}}, "")
+	sub, err := tb.subscribe(within(t, patience), url.Values{"from": {"earliest"}}, "")
 	require.NoError(t, err)
 	defer sub.close()
 	require.Equal(t, orderOneChanges, lines(sub.take(t, 4)))
@@ -77,7 +77,7 @@ func TestX2Flight(t *testing.T) {
 
 	ticket, err := json.Marshal(scanCommand(tb, obj{"view": "changelog", "from": "earliest"}))
 	require.NoError(t, err)
-	b, err := c.get(within(t, time.Minute), ticket)
+	b, err := c.get(within(t, patience), ticket)
 	require.NoError(t, err)
 	require.Equal(t, want, b.drain(t, shown...), "the scan's JSON is a ticket too")
 }

@@ -50,7 +50,7 @@ func (tb table) appendWithoutPause(t *testing.T) *appender {
 
 func (a *appender) waitFor(t *testing.T, n int64) {
 	t.Helper()
-	require.Eventually(t, func() bool { return a.acked.Load() >= n }, time.Minute, time.Millisecond)
+	require.Eventually(t, func() bool { return a.acked.Load() >= n }, patience, time.Millisecond)
 }
 
 func orderID(t testing.TB, c change) int64 {
@@ -157,10 +157,10 @@ func TestX8Flight(t *testing.T) {
 	tb.write(t, `[{"order_id":1,"cust_id":1,"amount":1}]`)
 	c := s.dial(t)
 	open := func(from string) *batches {
-		info, err := c.GetFlightInfo(within(t, time.Minute), command(t, scanCommand(tb, obj{"view": "rows", "from": from, "until": "never", "heartbeat_ms": 200, "columns": []string{"order_id"}})))
+		info, err := c.GetFlightInfo(within(t, patience), command(t, scanCommand(tb, obj{"view": "rows", "from": from, "until": "never", "heartbeat_ms": 200, "columns": []string{"order_id"}})))
 		require.NoError(t, err)
 		require.Len(t, info.Endpoint, 1, "a tail has one endpoint")
-		b, err := c.get(within(t, time.Minute), info.Endpoint[0].Ticket.Ticket)
+		b, err := c.get(within(t, patience), info.Endpoint[0].Ticket.Ticket)
 		require.NoError(t, err)
 		t.Cleanup(b.cancel)
 		return b

@@ -7,7 +7,6 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/require"
 )
@@ -93,7 +92,7 @@ func TestX10RevenueFollowsTier(t *testing.T) {
 	s := shared(t)
 	dim := create(t, s, newDB(t, s), "cust_dim", customerColumns, "cust_id", 4)
 	revenue := map[int64]int64{42: 10_000, 7: 500}
-	sub, err := dim.subscribe(within(t, time.Minute), url.Values{"from": {"earliest"}}, "")
+	sub, err := dim.subscribe(within(t, patience), url.Values{"from": {"earliest"}}, "")
 	require.NoError(t, err)
 	defer sub.close()
 	byTier := map[string]int64{}
