@@ -307,6 +307,66 @@ func TestAccessOfTickets(t *testing.T) {
 	require.NoError(t, f.r.CancelTicket(all.in(t), ticket))
 }
 
+// A log that begins with rows is opened, by ticket or token, as it is planned: by who may read
+// the keys that say where it stands, for as long as he may.
+func TestAccessOfTicketsWithKeys(t *testing.T) {
+	f, tbl := accessFixture(t)
+	all := &caller{describes: true, reads: true}
+	full, latest, size := router.Position{Kind: router.Full}, router.Position{Kind: router.Latest}, 10
+	req := &router.ReadRequest{Columns: []string{"v"}, From: &full, Until: &latest, PageSize: &size}
+	p, err := f.r.Plan(all.in(t), tbl.Path.String()+"$changelog", req, router.Scan)
+	require.NoError(t, err)
+	require.NoError(t, f.r.Hold(all.in(t), p, router.TicketTTL, router.TicketTTL))
+	ticket, err := f.r.Ticket(p, time.Now().Add(time.Hour))
+	require.NoError(t, err)
+	p.Close()
+	p, err = f.r.Page(all.in(t), tbl.Path.String()+"$changelog", req, router.Scan)
+	require.NoError(t, err)
+	rd := f.r.Open(p)
+	for err = nil; err == nil; {
+		var c *router.Chunk
+		if c, err = rd.Next(all.in(t), 0); err == nil {
+			c.Release()
+		}
+	}
+	require.ErrorIs(t, err, io.EOF)
+	token, err := rd.NextPage(all.in(t))
+	require.NoError(t, err)
+	require.NotEmpty(t, token)
+	require.NoError(t, rd.Close())
+
+	for _, c := range []struct {
+		columns []millrace.ColumnID
+		code    errs.Code
+	}{{nil, ""}, {[]millrace.ColumnID{1, 2}, ""}, {[]millrace.ColumnID{2, 3}, errs.ColumnDenied}, {[]millrace.ColumnID{1, 3}, errs.ColumnDenied}} {
+		who := &caller{describes: true, reads: true, columns: c.columns}
+		p, err := f.r.Plan(who.in(t), tbl.Path.String()+"$changelog", req, router.Scan)
+		require.Equal(t, c.code, code(err), "%v", c.columns)
+		if err == nil {
+			p.Close()
+		}
+		p, err = f.r.OpenTicket(who.in(t), ticket)
+		require.Equal(t, c.code, code(err), "%v", c.columns)
+		if err == nil {
+			require.Len(t, f.drain(p), 1000)
+		}
+		_, _, err = f.r.RenewTicket(who.in(t), ticket)
+		require.Equal(t, c.code, code(err), "%v", c.columns)
+		p, err = f.r.Page(who.in(t), tbl.Path.String(), &router.ReadRequest{PageToken: token}, router.Scan)
+		require.Equal(t, c.code, code(err), "%v", c.columns)
+		if err == nil {
+			p.Close()
+		}
+	}
+	p, err = f.r.OpenTicket(all.in(t), ticket)
+	require.NoError(t, err)
+	rd = f.r.Open(p)
+	all.lost.Store(1)
+	_, err = rd.Next(all.in(t), time.Hour)
+	require.Equal(t, errs.ColumnDenied, code(err), "%v", err)
+	require.NoError(t, rd.Close())
+}
+
 // What is open ends when it is allowed no more, also while nothing comes.
 func TestAccessEnds(t *testing.T) {
 	f, tbl := accessFixture(t)

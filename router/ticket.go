@@ -214,8 +214,11 @@ func (r *Router) unseal(ctx context.Context, text string, page bool) (*Plan, err
 	if err != nil {
 		return nil, err
 	}
-	// Whoever made it, the caller is whom it is opened for.
-	if p.pass, err = r.readsPlan(ctx, p); err != nil {
+	// Whoever made it, the caller is whom it is opened for, who gets what he could plan himself.
+	if p.pass, err = r.readsPlan(ctx, p); err == nil {
+		err = r.readsKeys(ctx, p)
+	}
+	if err != nil {
 		p.Close()
 		return nil, err
 	}
@@ -407,6 +410,9 @@ func (rd *Reader) resumeParts() []Part {
 	for _, pr := range rd.parts {
 		part := pr.Part
 		part.Lake, part.State = pr.lake, pr.state
+		if !part.State {
+			part.After = nil // the key of a row that nobody needs any more
+		}
 		if !part.Lake && !part.Overlay && !part.State && part.End != millrace.NoOffset && part.Start >= part.End {
 			continue
 		}
