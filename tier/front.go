@@ -28,7 +28,7 @@ func (m *Manager) Tier(ctx context.Context, t *millrace.Table) (lake.Status, err
 
 // now runs a job that begins after the call.
 func (m *Manager) now(ctx context.Context, t *millrace.Table) (rows int64, err error) {
-	j, err := m.table(t.ID).ask(true, true)
+	j, err := m.table(t.ID).ask(true, m.o.Clock.Now())
 	if err != nil {
 		return 0, err
 	}

@@ -8,9 +8,9 @@ import (
 )
 
 // A round works in the background: while clients are at work all rounds together take
-// about a tenth of the processors, by sleeping in between. When clients are idle, when a
-// table is late (beyond twice its freshness) or somebody waits for the round, they do
-// not sleep.
+// about a tenth of the processors, by sleeping in between. When clients are idle, from when
+// on a table is late (beyond twice its freshness) or when somebody waits for the round,
+// they do not sleep.
 const (
 	share = 0.1
 	// lookEvery is how often it is looked whether clients are at work, calmAfter how
@@ -49,16 +49,16 @@ func (p *pacer) busy(src Source, now time.Time) bool {
 type rest struct {
 	p     *pacer
 	src   Source
-	hurry bool
+	late  time.Time // from when on it does not; zero: it always does
 	since time.Time // when the work that is not paid for began
 }
 
 // begin begins a round.
-func (p *pacer) begin(src Source, hurry bool) rest {
+func (p *pacer) begin(src Source, late time.Time) rest {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.rounds++
-	return rest{p: p, src: src, hurry: hurry, since: p.clock.Now()}
+	return rest{p: p, src: src, late: late, since: p.clock.Now()}
 }
 
 func (r *rest) end() {
@@ -73,10 +73,14 @@ func (r *rest) pause(ctx context.Context) error {
 	r.p.mu.Lock()
 	busy, rounds := r.p.busy(r.src, now), r.p.rounds
 	r.p.mu.Unlock()
-	if busy && !r.hurry {
+	longest := longestRest
+	if !r.late.IsZero() {
+		longest = min(longest, r.late.Sub(now))
+	}
+	if busy && longest > 0 {
 		mine := min(1, share*float64(runtime.GOMAXPROCS(0))/float64(rounds))
 		worked := float64(now.Sub(r.since))
-		sleep(ctx, min(time.Duration(worked*(1/mine-1)), longestRest))
+		sleep(ctx, min(time.Duration(worked*(1/mine-1)), longest))
 		now = r.p.clock.Now()
 	}
 	r.since = now

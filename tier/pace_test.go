@@ -26,15 +26,16 @@ func (c clients) Foreground() int64 { return c.work() }
 // time when they are idle or it is late.
 func TestPace(t *testing.T) {
 	for _, c := range []struct {
-		name        string
-		busy, hurry bool
-		rounds      int
-		share       float64
+		name   string
+		busy   bool
+		late   time.Duration // after the beginning; 0: never
+		rounds int
+		share  float64
 	}{
-		{"busy", true, false, 1, share * float64(runtime.GOMAXPROCS(0))},
-		{"two of them", true, false, 2, share * float64(runtime.GOMAXPROCS(0)) / 2},
-		{"idle", false, false, 1, 1},
-		{"late", true, true, 1, 1},
+		{"busy", true, 0, 1, share * float64(runtime.GOMAXPROCS(0))},
+		{"two of them", true, 0, 2, share * float64(runtime.GOMAXPROCS(0)) / 2},
+		{"idle", false, 0, 1, 1},
+		{"late", true, time.Nanosecond, 1, 1},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -45,9 +46,13 @@ func TestPace(t *testing.T) {
 					}
 					return 7
 				}}
+				var late time.Time
+				if c.late > 0 {
+					late = time.Now().Add(c.late)
+				}
 				rests := make([]rest, c.rounds)
 				for i := range rests {
-					rests[i] = p.begin(src, c.hurry)
+					rests[i] = p.begin(src, late)
 				}
 				time.Sleep(100 * time.Millisecond)
 				r := &rests[0]
@@ -70,7 +75,7 @@ func TestPaceCalms(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := pacer{clock: bubbleClock{}}
 		count := int64(0)
-		r := p.begin(clients{work: func() int64 { return count }}, false)
+		r := p.begin(clients{work: func() int64 { return count }}, time.Time{})
 		require.NoError(t, r.pause(t.Context()))
 		time.Sleep(50 * time.Millisecond)
 		count++
@@ -89,5 +94,22 @@ func TestPaceCalms(t *testing.T) {
 		time.AfterFunc(time.Millisecond, func() { cancel(errInterrupted) })
 		require.ErrorIs(t, r.pause(ctx), errInterrupted)
 		require.Equal(t, time.Millisecond, time.Since(began))
+	})
+}
+
+// A round that becomes late under way stops resting then, and not only after the rest that
+// it is in.
+func TestPaceGetsLate(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := pacer{clock: bubbleClock{}}
+		r := p.begin(clients{work: func() int64 { return time.Now().UnixMicro() }}, time.Now().Add(1300*time.Millisecond))
+		require.NoError(t, r.pause(t.Context())) // the first look at the clients
+		began := time.Now()
+		time.Sleep(time.Second)
+		require.NoError(t, r.pause(t.Context()))
+		require.Equal(t, 1300*time.Millisecond, time.Since(began))
+		time.Sleep(time.Second)
+		require.NoError(t, r.pause(t.Context()))
+		require.Equal(t, 2300*time.Millisecond, time.Since(began))
 	})
 }

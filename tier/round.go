@@ -52,7 +52,7 @@ func (r *round) run(ctx context.Context) (left []piece, err error) {
 func (r *round) make(ctx context.Context) (left []piece, err error) {
 	m := r.t.m
 	r.began = m.o.Clock.Now()
-	r.rest = m.pacer.begin(r.src, r.job.hurry)
+	r.rest = m.pacer.begin(r.src, r.job.late)
 	defer r.rest.end()
 	if r.desc, err = m.o.Catalog.TableByID(ctx, r.t.id); err != nil {
 		return nil, err

@@ -17,6 +17,9 @@ const (
 	lookSoonest = 250 * time.Millisecond
 	lookLatest  = 10 * time.Second
 	lookPart    = 8 // of the freshness
+	// lookShare is how small a part of the time looking takes, as far as the freshness
+	// allows: one slow look must not make the table late.
+	lookShare = 50
 	// leastFreshness is what is aimed at when a table asks for less.
 	leastFreshness = time.Second
 	lookTime       = 20 * time.Second // that the lake has for its first answer
@@ -44,9 +47,9 @@ func (m *Manager) Pass(ctx context.Context) {
 		return
 	}
 	type late struct {
-		t     *table
-		hurry bool
-		lag   time.Duration
+		t    *table
+		from time.Time
+		lag  time.Duration
 	}
 	var due []late
 	known := m.all() // before the catalog is asked: who comes after is not gone
@@ -72,7 +75,7 @@ func (m *Manager) Pass(ctx context.Context) {
 			t.rests(now)
 			continue
 		}
-		begin, hurry, err := t.isDue(ctx, src, desc, now)
+		begin, from, err := t.isDue(ctx, src, desc, now)
 		switch {
 		case errs.Is(err, errs.TableNotFound):
 		case err != nil:
@@ -81,7 +84,7 @@ func (m *Manager) Pass(ctx context.Context) {
 			t.mu.Lock()
 			lag := t.lagAt(now)
 			t.mu.Unlock()
-			due = append(due, late{t, hurry, lag})
+			due = append(due, late{t, from, lag})
 		}
 	}
 	for _, t := range known {
@@ -93,7 +96,7 @@ func (m *Manager) Pass(ctx context.Context) {
 	m.purgePass()
 	slices.SortStableFunc(due, func(a, b late) int { return cmp.Compare(b.lag, a.lag) })
 	for _, l := range due {
-		if _, err := l.t.ask(false, l.hurry); err != nil {
+		if _, err := l.t.ask(false, l.from); err != nil {
 			return // it is gone, or the manager closed
 		}
 	}
@@ -151,31 +154,32 @@ func (t *table) rests(now time.Time) {
 }
 
 // isDue looks at the table: whether a job should begin now, so that no record gets older
-// than the table's freshness before it is in the lake, and whether it is late already.
-func (t *table) isDue(ctx context.Context, src Source, desc *millrace.Table, now time.Time) (due, hurry bool, err error) {
+// than the table's freshness before it is in the lake, and from when on that job is late;
+// zero: never.
+func (t *table) isDue(ctx context.Context, src Source, desc *millrace.Table, now time.Time) (due bool, late time.Time, err error) {
 	t.mu.Lock()
 	snap := t.newest
 	t.mu.Unlock()
 	began := t.m.o.Clock.Now()
 	todo, err := t.backlog(ctx, src, desc, snap, true)
 	if err != nil {
-		return false, false, err
+		return false, late, err
 	}
 	if todo.broken != nil {
-		return true, false, nil // the job asks the lake, which may be mended, and says what is wrong
+		return true, late, nil // the job asks the lake, which may be mended, and says what is wrong
 	}
 	cost := t.m.o.Clock.Now().Sub(began)
 	fresh := max(desc.Options.Lake.Freshness, leastFreshness)
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.lag, t.pending = todo.oldest, todo.rows
-	again := max(min(fresh/lookPart, lookLatest), lookSoonest, 50*cost)
+	again := max(min(fresh/lookPart, lookLatest), lookSoonest, min(lookShare*cost, fresh/2))
 	t.lookAt = now.Add(again)
 	if len(todo.pieces) == 0 {
-		return t.maintenanceDue(now), false, nil
+		return t.maintenanceDue(now), late, nil
 	}
 	if todo.oldest.IsZero() {
-		return true, false, nil // only state, whose records the log does not have any more
+		return true, late, nil // only state, whose records the log does not have any more
 	}
 	// A job takes about as long as the last ones; what is looked at late, begins late.
 	begin := todo.oldest.Add(max(fresh-t.took*3/2-again/2, fresh/4))
@@ -183,9 +187,9 @@ func (t *table) isDue(ctx context.Context, src Source, desc *millrace.Table, now
 		if begin.Before(t.lookAt) {
 			t.lookAt = begin
 		}
-		return false, false, nil
+		return false, late, nil
 	}
-	return true, now.Sub(todo.oldest) > 2*fresh, nil
+	return true, todo.oldest.Add(2 * fresh), nil
 }
 
 // lagAt is how old the oldest record outside the lake is, as far as the last look tells.

@@ -14,6 +14,8 @@ import (
 	"github.com/millrace/millrace/lake"
 	"github.com/millrace/millrace/lake/laketest"
 	"github.com/millrace/millrace/router"
+	"github.com/millrace/millrace/storage/storagetest"
+	"github.com/millrace/millrace/tier"
 )
 
 // eventually waits for something that the manager does by itself.
@@ -102,6 +104,37 @@ func TestFreshness(t *testing.T) {
 	}
 	require.LessOrEqual(t, worst, 60*time.Second)
 	require.LessOrEqual(t, n.newest(lt).Round()-rounds, int64(300/40+1))
+}
+
+// slowLooks is a source of which each look at the logs takes a while.
+type slowLooks struct {
+	tier.Source
+	clock *storagetest.Clock
+	takes time.Duration
+}
+
+func (s slowLooks) LogRanges(ctx context.Context, t *millrace.Table, ps []*millrace.Partition) ([][]router.LogRange, error) {
+	s.clock.Add(s.takes)
+	return s.Source.LogRanges(ctx, t, ps)
+}
+
+// Looking at a table may be slow, as while its shards move: that puts off the next look, but
+// never so far that the table is late for it.
+func TestFreshnessAfterSlowLook(t *testing.T) {
+	n := newNode(t)
+	lt := n.table("t", "k BIGINT, v STRING", func(s *catalog.Spec) { s.Properties = tiered("table.datalake.freshness", "10s") })
+	n.settle(t, lt)
+	n.clock.Add(time.Minute)
+	n.m.Attach(slowLooks{n.r, n.clock, 3 * time.Second})
+	n.settle(t, lt)
+	n.m.Attach(n.r)
+	n.must(lt, router.Append, kv(0, 5, "a"))
+	began := n.clock.Now()
+	for n.newest(lt) == nil {
+		n.clock.Add(time.Second)
+		n.settle(t, lt)
+	}
+	require.LessOrEqual(t, n.clock.Now().Sub(began), 10*time.Second)
 }
 
 // Turned on by ALTER, a table is tiered within the next passes, what it held before too;

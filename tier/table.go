@@ -73,8 +73,8 @@ var (
 
 // job is a call for all that is in a table's log to be in its lake table.
 type job struct {
-	asked bool // somebody waits for it
-	hurry bool // it is late: it does not make way for clients
+	asked bool      // somebody waits for it
+	late  time.Time // from then on it does not make way for clients; zero: it always does
 	done  chan struct{}
 	// Of a job that is done.
 	err  error
@@ -84,8 +84,9 @@ type job struct {
 // maxTries is how often a job is begun anew when others commit in between.
 const maxTries = 8
 
-// ask begins a job, or joins the one that was asked for and has not begun.
-func (t *table) ask(asked, hurry bool) (*job, error) {
+// ask begins a job, or joins the one that was asked for and has not begun; late is from
+// when on it does not make way for clients (zero: it always does).
+func (t *table) ask(asked bool, late time.Time) (*job, error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.gone {
@@ -96,7 +97,10 @@ func (t *table) ask(asked, hurry bool) (*job, error) {
 		j = &job{done: make(chan struct{})}
 		t.next = j
 	}
-	j.asked, j.hurry = j.asked || asked, j.hurry || hurry || asked
+	j.asked = j.asked || asked
+	if j.late.IsZero() || !late.IsZero() && late.Before(j.late) {
+		j.late = late
+	}
 	if !t.running {
 		if !t.m.spawn(t.run) {
 			return nil, errs.New(errs.Draining, "the server is stopping")
