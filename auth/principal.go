@@ -3,10 +3,9 @@ package auth
 import (
 	"context"
 	"slices"
-	"strings"
 	"time"
-	"unicode"
-	"unicode/utf8"
+
+	millrace "github.com/millrace/millrace"
 )
 
 // Principal is who calls.
@@ -31,24 +30,17 @@ var (
 // NewPrincipal makes the principal of a subject that is a member of groups, until a time;
 // zero: for ever.
 func NewPrincipal(subject string, groups []string, expires time.Time) *Principal {
-	p := &Principal{Name: "user:" + subject, Expires: expires}
+	p := &Principal{Name: millrace.UserPrefix + subject, Expires: expires}
 	for _, g := range groups {
-		p.Groups = append(p.Groups, "group:"+g)
+		p.Groups = append(p.Groups, millrace.GroupPrefix+g)
 	}
 	slices.Sort(p.Groups)
 	p.Groups = slices.Compact(p.Groups)
 	return p
 }
 
-// maxName is the longest name of a subject or group.
-const maxName = 256
-
-// IsName says whether a text can be the name of a subject or a group: one that reads the
-// same wherever it stands.
-func IsName(s string) bool {
-	return s != "" && len(s) <= maxName && utf8.ValidString(s) && strings.TrimSpace(s) == s &&
-		!strings.ContainsFunc(s, func(r rune) bool { return r == utf8.RuneError || unicode.IsControl(r) || unicode.Is(unicode.Cf, r) })
-}
+// IsName says whether a text can be the name of a subject or a group.
+func IsName(s string) bool { return millrace.ValidatePrincipalName(s) == nil }
 
 // MayAll says whether the principal needs no grants.
 func (p *Principal) MayAll() bool { return p.all }

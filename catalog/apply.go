@@ -96,11 +96,10 @@ func (a *applier) deletions(writes []Write) error {
 		}
 	}
 	for id := range dropped {
-		i := slices.IndexFunc(a.databases, func(d *database) bool { return d.ID == id })
-		if i < 0 {
+		d := a.byID[id]
+		if d == nil {
 			continue
 		}
-		d := a.databases[i]
 		for _, t := range d.tables {
 			if !a.gone[t.ID] {
 				return corrupt("database %d is deleted, and its table %d is not", id, t.ID)
@@ -183,7 +182,7 @@ func (a *applier) database(e Entry) error {
 	}
 	switch there := a.byName[fold(d.Name)]; {
 	case there == nil:
-		if d.ID >= a.head.NextDatabase || slices.ContainsFunc(a.databases, func(o *database) bool { return o.ID == d.ID }) {
+		if d.ID >= a.head.NextDatabase || a.byID[d.ID] != nil {
 			return corrupt("key %q holds database %d, %q", e.Key, d.ID, d.Name)
 		}
 		a.addDatabase(d)
@@ -223,11 +222,10 @@ func (a *applier) table(e Entry) error {
 		}
 	}
 	delete(a.schemas, r.ID)
-	i := slices.IndexFunc(a.databases, func(d *database) bool { return d.ID == r.DatabaseID })
-	if i < 0 {
+	d := a.byID[r.DatabaseID]
+	if d == nil {
 		return corrupt("table %d is in database %d, which does not exist", r.ID, r.DatabaseID)
 	}
-	d := a.databases[i]
 	t, err := a.decodeTable(e, &r, d, schemas)
 	if err != nil {
 		return err

@@ -8,17 +8,17 @@ import (
 	"slices"
 	"strings"
 	"time"
-	"unicode"
 
 	millrace "github.com/millrace/millrace"
 	"github.com/millrace/millrace/errs"
 )
 
+// How many grants there may be: in all, so that who is admin of one thing cannot use up what
+// there is for the others, on a table, and on a database with all that is in it.
 const (
-	// MaxGrants is how many grants there may be.
-	MaxGrants = 100_000
-	// maxPrincipalBytes is the longest name of a principal.
-	maxPrincipalBytes = 256
+	MaxGrants         = 100_000
+	MaxTableGrants    = 4_000
+	MaxDatabaseGrants = 20_000
 )
 
 // errGranted and errNoGrant end a change that finds its grant there already, or none.
@@ -34,6 +34,9 @@ func (c *Catalog) CreateGrant(ctx context.Context, g millrace.Grant) (made *mill
 // is made.
 func (c *Catalog) CreateGrantIf(ctx context.Context, g millrace.Grant, may func(GrantObject) error) (made *millrace.Grant, created bool, err error) {
 	g.Columns = slices.Compact(slices.Sorted(slices.Values(g.Columns)))
+	if err := checkPrincipal(g.Principal); err != nil {
+		return nil, false, err
+	}
 	if err := checkGrant(&g); err != nil {
 		return nil, false, err
 	}
@@ -49,8 +52,8 @@ func (c *Catalog) CreateGrantIf(ctx context.Context, g millrace.Grant, may func(
 			made = s.grants[i]
 			return nil, errGranted
 		}
-		if len(s.grants) >= MaxGrants {
-			return nil, errs.New(errs.TooLarge, "there are %d grants, the most there may be; give them to groups, or on databases", len(s.grants))
+		if err := s.roomForGrant(d, t); err != nil {
+			return nil, err
 		}
 		next := g
 		next.ID, next.CreatedAt = max(s.head.NextGrant, 1), micros(c.clock())
@@ -66,15 +69,39 @@ func (c *Catalog) CreateGrantIf(ctx context.Context, g millrace.Grant, may func(
 	return made, err == nil, err
 }
 
+// roomForGrant refuses a grant more on what has as many as there may be.
+func (s *snapshot) roomForGrant(d Database, t *millrace.Table) error {
+	if len(s.grants) >= MaxGrants {
+		return errs.New(errs.TooLarge, "there are %d grants, the most there may be; give them to groups, or on databases", len(s.grants))
+	}
+	if d.ID == 0 {
+		return nil
+	}
+	inDatabase, onTable := 0, 0
+	for _, g := range s.grants {
+		if g.Database != d.ID {
+			continue
+		}
+		inDatabase++
+		if t != nil && g.Table == t.ID {
+			onTable++
+		}
+	}
+	switch {
+	case onTable >= MaxTableGrants:
+		return errs.New(errs.TooLarge, "there are %d grants on table %s, the most there may be on one; give them to groups, or on the database", onTable, t.Path)
+	case inDatabase >= MaxDatabaseGrants:
+		return errs.New(errs.TooLarge, "there are %d grants on database %q and its tables, the most there may be on one; give them to groups, or on everything", inDatabase, d.Name)
+	}
+	return nil
+}
+
 func sameGrant(a, b *millrace.Grant) bool {
 	return a.Principal == b.Principal && a.Database == b.Database && a.Table == b.Table && a.Verbs == b.Verbs && slices.Equal(a.Columns, b.Columns)
 }
 
 // checkGrant refuses what makes no sense whatever there is.
 func checkGrant(g *millrace.Grant) error {
-	if err := checkPrincipal(g.Principal); err != nil {
-		return err
-	}
 	switch {
 	case g.Verbs == 0 || g.Verbs != millrace.VerbsOf(g.Verbs.List()...):
 		return field(errs.InvalidValue, "verbs", "a grant has verbs, each one of %v", millrace.AllVerbs())
@@ -88,16 +115,16 @@ func checkGrant(g *millrace.Grant) error {
 
 // checkPrincipal refuses what does not name a user or a group.
 func checkPrincipal(principal string) error {
-	_, name, _ := strings.Cut(principal, ":")
-	switch {
-	case !strings.HasPrefix(principal, "user:") && !strings.HasPrefix(principal, "group:") || name == "":
-		return field(errs.InvalidValue, "principal", "the principal %s is neither user:<subject> nor group:<name>", clip(principal))
-	case len(principal) > maxPrincipalBytes:
-		return field(errs.InvalidValue, "principal", "the principal has %d bytes; it has at most %d", len(principal), maxPrincipalBytes)
-	case strings.ContainsFunc(principal, func(r rune) bool { return !unicode.IsPrint(r) }):
-		return field(errs.InvalidValue, "principal", "the principal %s has characters that cannot be seen", clip(principal))
+	if err := millrace.ValidatePrincipal(principal); err != nil {
+		return field(errs.InvalidValue, "principal", "%v", err)
 	}
 	return nil
+}
+
+// keptPrincipal says whether a text of the store is a principal; an earlier release took names
+// that are refused now.
+func keptPrincipal(principal string) bool {
+	return strings.HasPrefix(principal, millrace.UserPrefix) || strings.HasPrefix(principal, millrace.GroupPrefix)
 }
 
 // GrantObject is what a grant is on: no database for everything, no table for a database.
@@ -119,11 +146,11 @@ func (s *snapshot) grantedOn(g *millrace.Grant) (Database, *millrace.Table, erro
 	if g.Database == 0 {
 		return Database{}, nil, nil
 	}
-	i := slices.IndexFunc(s.databases, func(d *database) bool { return d.ID == g.Database })
-	if i < 0 {
+	of := s.byID[g.Database]
+	if of == nil {
 		return Database{}, nil, errs.New(errs.DatabaseNotFound, "there is no database with id %d", g.Database)
 	}
-	d := s.databases[i].Database
+	d := of.Database
 	if g.Table == 0 {
 		return d, nil, nil
 	}
@@ -246,7 +273,7 @@ func decodeGrant(e Entry) (*millrace.Grant, error) {
 		}
 		g.Verbs |= millrace.VerbsOf(v)
 	}
-	if grantKey(r.ID) != e.Key || r.ID == 0 || checkGrant(g) != nil || !slices.IsSorted(r.Columns) {
+	if grantKey(r.ID) != e.Key || r.ID == 0 || !keptPrincipal(r.Principal) || checkGrant(g) != nil || !slices.IsSorted(r.Columns) {
 		return nil, corrupt("key %q holds grant %d, of %s", e.Key, r.ID, clip(r.Principal))
 	}
 	return g, nil

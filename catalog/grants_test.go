@@ -44,6 +44,8 @@ func TestGrantsRefused(t *testing.T) {
 		{millrace.Grant{Principal: "user:", Verbs: readVerb}, errs.InvalidValue, "principal"},
 		{millrace.Grant{Principal: "role:x", Verbs: readVerb}, errs.InvalidValue, "principal"},
 		{millrace.Grant{Principal: "user:a\x00", Verbs: readVerb}, errs.InvalidValue, "principal"},
+		{millrace.Grant{Principal: "user: a", Verbs: readVerb}, errs.InvalidValue, "principal"},
+		{millrace.Grant{Principal: "group:a\u00a0b", Verbs: readVerb}, errs.InvalidValue, "principal"},
 		{millrace.Grant{Principal: "user:" + strings.Repeat("a", 300), Verbs: readVerb}, errs.InvalidValue, "principal"},
 		{millrace.Grant{Principal: "user:a"}, errs.InvalidValue, "verbs"},
 		{millrace.Grant{Principal: "user:a", Verbs: 1}, errs.InvalidValue, "verbs"},
@@ -133,6 +135,88 @@ func TestGrantsBound(t *testing.T) {
 	}
 }
 
+// Who is admin of a table, or of a database and so of the tables in it, can use up what there
+// is for these, and leaves the others theirs.
+func TestGrantsBoundOfObjects(t *testing.T) {
+	tc := openMem(t)
+	tc.mustCreateDatabase(t, "d")
+	tc.mustCreateDatabase(t, "e")
+	table := tc.mustCreate(t, "d", Spec{Name: "t", Columns: cols("a", "INT")})
+	other := tc.mustCreate(t, "d", Spec{Name: "u", Columns: cols("a", "INT")})
+	fill := func(n int, db millrace.DatabaseID, table millrace.TableID) {
+		s := tc.current.Load().edit()
+		for i := range n {
+			id := s.head.NextGrant + millrace.GrantID(i) + 1000
+			s.grants = append(s.grants, &millrace.Grant{ID: id, Principal: fmt.Sprint("user:", id), Database: db, Table: table, Verbs: readVerb})
+		}
+		s.head.NextGrant += millrace.GrantID(n) + 1000
+		tc.current.Store(s)
+	}
+	grant := func(db millrace.DatabaseID, table millrace.TableID) error {
+		_, _, err := tc.CreateGrant(t.Context(), millrace.Grant{Principal: "user:x", Database: db, Table: table, Verbs: readVerb})
+		return err
+	}
+	fill(MaxTableGrants-1, 1, table.ID)
+	if err := grant(1, table.ID); err != nil {
+		t.Error(err)
+	}
+	if _, _, err := tc.CreateGrant(t.Context(), millrace.Grant{Principal: "user:y", Database: 1, Table: table.ID, Verbs: readVerb}); !errs.Is(err, errs.TooLarge) {
+		t.Error(err)
+	}
+	for _, err := range []error{grant(1, table.ID), grant(1, other.ID), grant(1, 0), grant(0, 0)} {
+		if err != nil {
+			t.Error(err)
+		}
+	}
+	fill(MaxDatabaseGrants-len(tc.Grants())+1, 1, other.ID) // of one on everything
+	for _, of := range []millrace.TableID{0, table.ID, other.ID} {
+		_, _, err := tc.CreateGrant(t.Context(), millrace.Grant{Principal: "user:y", Database: 1, Table: of, Verbs: readVerb})
+		if !errs.Is(err, errs.TooLarge) {
+			t.Error(err)
+		}
+	}
+	for _, err := range []error{grant(2, 0), grant(0, 0)} {
+		if err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+// A database is found by its id as by its name, whatever has been done to it.
+func TestDatabasesByID(t *testing.T) {
+	tc := openMem(t)
+	check := func() {
+		t.Helper()
+		entries, _, err := tc.kv.Load(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		loaded, err := loadSnapshot(entries)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, s := range []*snapshot{tc.current.Load(), loaded} {
+			if len(s.byID) != len(s.databases) {
+				t.Errorf("%d databases by id, %d in all", len(s.byID), len(s.databases))
+			}
+			for _, d := range s.databases {
+				if s.byID[d.ID] != d || s.byName[fold(d.Name)] != d {
+					t.Errorf("database %d, %q, is another by id or name", d.ID, d.Name)
+				}
+			}
+		}
+	}
+	for _, name := range []string{"d", "e", "f"} {
+		tc.mustCreateDatabase(t, name)
+	}
+	tc.mustCreate(t, "e", Spec{Name: "t", Columns: cols("a", "INT")})
+	check()
+	if _, err := tc.DropDatabase(t.Context(), "e", true); err != nil {
+		t.Fatal(err)
+	}
+	check()
+}
+
 // Functions of Changed are told of grants, those too that go with a table.
 func TestGrantsChanged(t *testing.T) {
 	tc := openMem(t)
@@ -169,6 +253,7 @@ func TestGrantsDamaged(t *testing.T) {
 		`{"id":1,"principal":"user:x","database_id":1,"verbs":["read"]}`:                              "",
 		`{"id":2,"principal":"user:x","database_id":1,"verbs":["read"]}`:                              errs.CorruptData,
 		`{"id":1,"principal":"x","database_id":1,"verbs":["read"]}`:                                   errs.CorruptData,
+		`{"id":1,"principal":"user: x","database_id":1,"verbs":["read"]}`:                             "", // was taken once
 		`{"id":1,"principal":"user:x","database_id":2,"verbs":["read"]}`:                              errs.CorruptData,
 		`{"id":1,"principal":"user:x","database_id":1,"table_id":1,"verbs":["read"]}`:                 errs.CorruptData,
 		`{"id":1,"principal":"user:x","database_id":1,"verbs":[]}`:                                    errs.CorruptData,

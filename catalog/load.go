@@ -13,9 +13,8 @@ import (
 // together. Whatever it finds wrong is damage, since only whole commits are
 // stored and each was checked before it was made.
 type loader struct {
-	snapshot  *snapshot
-	databases map[millrace.DatabaseID]*database
-	schemas   map[millrace.TableID][]*millrace.Schema // oldest first
+	snapshot *snapshot
+	schemas  map[millrace.TableID][]*millrace.Schema // oldest first
 	// partitions are in the order of ids.
 	partitions map[millrace.TableID][]partitionRecord
 }
@@ -23,11 +22,10 @@ type loader struct {
 func loadSnapshot(entries []Entry) (*snapshot, error) {
 	l := loader{
 		snapshot: &snapshot{
-			byName: map[string]*database{}, tables: map[millrace.TableID]*table{},
+			byName: map[string]*database{}, byID: map[millrace.DatabaseID]*database{}, tables: map[millrace.TableID]*table{},
 			partitions: map[millrace.TableID]*partitions{}, nextIDs: map[millrace.TableID]int64{},
 			quotaOf: map[string]*millrace.Quota{},
 		},
-		databases:  map[millrace.DatabaseID]*database{},
 		schemas:    map[millrace.TableID][]*millrace.Schema{},
 		partitions: map[millrace.TableID][]partitionRecord{},
 	}
@@ -67,7 +65,7 @@ func (l *loader) finish() error {
 			return corrupt("the lake table of table %d is to be removed, and the table exists", p.Table)
 		}
 	}
-	for id := range l.databases {
+	for id := range s.byID {
 		if id >= s.head.NextDatabase {
 			return corrupt("database %d has an id that has not been given yet", id)
 		}
@@ -122,7 +120,7 @@ func (l *loader) database(e Entry) error {
 	if l.snapshot.byName[fold(d.Name)] != nil {
 		return corrupt("key %q holds database %d, %q", e.Key, d.ID, d.Name)
 	}
-	l.databases[d.ID] = d
+	l.snapshot.byID[d.ID] = d
 	l.snapshot.databases = append(l.snapshot.databases, d)
 	l.snapshot.byName[fold(d.Name)] = d
 	return nil
@@ -178,7 +176,7 @@ func (l *loader) table(e Entry) error {
 	if err := decodeRecord(e, &r); err != nil {
 		return err
 	}
-	d := l.databases[r.DatabaseID]
+	d := l.snapshot.byID[r.DatabaseID]
 	t, err := l.snapshot.decodeTable(e, &r, d, l.schemas[r.ID])
 	if err != nil {
 		return err

@@ -64,6 +64,10 @@ func CheckQuota(principal string, limits millrace.Limits) error {
 			return err
 		}
 	}
+	return checkLimits(limits)
+}
+
+func checkLimits(limits millrace.Limits) error {
 	for _, l := range []struct {
 		field string
 		value int64
@@ -159,7 +163,8 @@ func (s *snapshot) decodeQuota(e Entry) (*millrace.Quota, error) {
 	q := &millrace.Quota{ID: r.ID, Principal: r.Principal, Limits: millrace.Limits{
 		WriteRows: r.WriteRows, WriteBytes: r.WriteBytes, ReadBytes: r.ReadBytes, Streams: r.Streams,
 	}}
-	if quotaKey(r.ID) != e.Key || r.ID == 0 || r.ID >= s.head.NextQuota || CheckQuota(q.Principal, q.Limits) != nil {
+	if quotaKey(r.ID) != e.Key || r.ID == 0 || r.ID >= s.head.NextQuota ||
+		q.Principal != millrace.DefaultPrincipal && !keptPrincipal(q.Principal) || checkLimits(q.Limits) != nil {
 		return nil, corrupt("key %q holds quota %d, of %s", e.Key, r.ID, clip(r.Principal))
 	}
 	return q, nil

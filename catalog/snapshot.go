@@ -19,6 +19,7 @@ type snapshot struct {
 
 	databases  []*database          // by name
 	byName     map[string]*database // by folded name
+	byID       map[millrace.DatabaseID]*database
 	tables     map[millrace.TableID]*table
 	partitions map[millrace.TableID]*partitions // of partitioned tables that have some
 	nextIDs    map[millrace.TableID]int64       // the next auto-increment ids, of tables that have given some
@@ -77,12 +78,14 @@ func (s *snapshot) addDatabase(d *database) {
 	i, _ := s.findDatabase(d.Name)
 	s.databases = slices.Insert(slices.Clip(s.databases), i, d)
 	s.byName = with(s.byName, fold(d.Name), d)
+	s.byID = with(s.byID, d.ID, d)
 }
 
 func (s *snapshot) removeDatabase(d *database) {
 	i, _ := s.findDatabase(d.Name)
 	s.databases = slices.Delete(slices.Clone(s.databases), i, i+1)
 	s.byName = without(s.byName, fold(d.Name))
+	s.byID = without(s.byID, d.ID)
 	ids := make([]millrace.TableID, len(d.tables))
 	for i, t := range d.tables {
 		ids[i] = t.ID
@@ -99,6 +102,7 @@ func (s *snapshot) editDatabase(d *database) *database {
 	s.databases = slices.Clone(s.databases)
 	s.databases[i] = &next
 	s.byName = with(s.byName, fold(d.Name), &next)
+	s.byID = with(s.byID, d.ID, &next)
 	return &next
 }
 

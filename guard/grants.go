@@ -43,8 +43,11 @@ func (g *Guard) CreateGrant(ctx context.Context, spec Grant) (_ Grant, created b
 		return Grant{}, false, err
 	}
 	g.take()
-	out, err := g.words(got)
-	return out, created, err
+	d, t, err := g.cat.GrantedOn(got)
+	if err != nil {
+		return Grant{}, false, err
+	}
+	return words(got, d, t), created, nil
 }
 
 // admin finds what a grant is to be on, of which the caller has to be admin.
@@ -89,13 +92,10 @@ func (g *Guard) admin(ctx context.Context, made *millrace.Grant, spec Grant) err
 	return nil
 }
 
-// words is a grant in words, of a catalog as it is now.
-func (g *Guard) words(of *millrace.Grant) (Grant, error) {
+// words is a grant in words, with what it is on as that is now.
+func words(of *millrace.Grant, d catalog.Database, t *millrace.Table) Grant {
 	out := Grant{ID: strconv.FormatUint(uint64(of.ID), 10), Principal: of.Principal, On: everything}
-	d, t, err := g.cat.GrantedOn(of)
 	switch {
-	case err != nil:
-		return Grant{}, err
 	case t != nil:
 		out.On, out.Columns = t.Path.String(), t.Names(of.Columns)
 	case of.Database != 0:
@@ -104,7 +104,7 @@ func (g *Guard) words(of *millrace.Grant) (Grant, error) {
 	for _, v := range of.Verbs.List() {
 		out.Verbs = append(out.Verbs, v.String())
 	}
-	return out, nil
+	return out
 }
 
 // object is what a grant is on; gone says that it is not there any more.
@@ -137,16 +137,14 @@ func (g *Guard) Grants(ctx context.Context, limit int, token string) (page []Gra
 		if uint64(of.ID) <= after {
 			continue
 		}
-		o, gone := g.object(of)
-		if gone || g.policy.May(ctx, millrace.VerbAdmin, o) != nil {
-			continue
+		d, t, err := g.cat.GrantedOn(of)
+		if err != nil || g.policy.May(ctx, millrace.VerbAdmin, objectOf(catalog.GrantObject{Database: d, Table: t})) != nil {
+			continue // it is gone, or another's
 		}
 		if len(page) == limit {
 			return page, page[limit-1].ID, nil
 		}
-		if words, err := g.words(of); err == nil {
-			page = append(page, words)
-		}
+		page = append(page, words(of, d, t))
 	}
 	return page, "", nil
 }

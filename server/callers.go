@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"strings"
 
+	millrace "github.com/millrace/millrace"
 	"github.com/millrace/millrace/auth"
 	"github.com/millrace/millrace/auth/token"
 )
@@ -30,7 +31,7 @@ func (s *Settings) checkCallers() error {
 		return wrong("auth-groups-claim", "is of an identity provider's tokens, and auth-jwks does not name one")
 	}
 	if s.AdminPrincipal != "" {
-		name, ok := strings.CutPrefix(s.AdminPrincipal, "user:")
+		name, ok := strings.CutPrefix(s.AdminPrincipal, millrace.UserPrefix)
 		if !ok || !auth.IsName(name) {
 			return wrong("admin-principal", "%q is not of the form user:<subject of a token>", s.AdminPrincipal)
 		}
