@@ -31,8 +31,8 @@ func TestNATSThatDoesNotSync(t *testing.T) {
 		s := &server{dir: t.TempDir(), flags: flags, log: &tailBuffer{}}
 		t.Cleanup(s.kill)
 		require.NoError(t, s.launch())
-		require.Equal(t, sync != "always", containsAny(s.log.String(), "sync_interval", "does not sync"), s.log.String())
 		require.Zero(t, s.drain(t))
+		require.Equal(t, sync != "always", containsAny(s.log.String(), "sync_interval", "does not sync"), s.log.String())
 	}
 }
 

@@ -89,6 +89,14 @@ func (s *server) showLog(t testing.TB) {
 	}
 }
 
+// says waits until the log has texts: what a process writes comes through a pipe, after what it does.
+func (s *server) says(t testing.TB, texts ...string) {
+	t.Helper()
+	for _, text := range texts {
+		require.Eventually(t, func() bool { return strings.Contains(s.log.String(), text) }, patience, 5*time.Millisecond, "%s is not in the log", text)
+	}
+}
+
 // launch starts the process, and those behind it, and waits until it is ready.
 func (s *server) launch() error {
 	if s.of != nil {

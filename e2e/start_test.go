@@ -46,10 +46,8 @@ func TestFirstStart(t *testing.T) {
 		require.NoError(t, err)
 		require.Equal(t, "127.0.0.1", host)
 	}
-	log := s.log.String()
-	require.Contains(t, log, "ready ")
-	require.Contains(t, log, `authentication="off: this machine alone is served, and everybody on it may do everything"`)
-	require.NotContains(t, log, "WRN", "a new user has done nothing wrong")
+	s.says(t, "ready ", `authentication="off: this machine alone is served, and everybody on it may do everything"`)
+	require.NotContains(t, s.log.String(), "WRN", "a new user has done nothing wrong")
 	for path, mode := range map[string]os.FileMode{"": 0o700, "auth": 0o700, "catalog": 0o700, "auth/dev-key.json": 0o600} {
 		info, err := os.Stat(filepath.Join(dir, path))
 		require.NoError(t, err)
@@ -82,12 +80,9 @@ func TestStartOnANetwork(t *testing.T) {
 		}
 	}
 	s := alone(t, t.TempDir(), []string{"MILLRACE_INSECURE=true", "MILLRACE_METRICS_ADDR=0.0.0.0:0"})
-	require.Contains(t, s.log.String(), "WRN unsafe setting setting=insecure")
-	require.Contains(t, s.log.String(), "other machines are served")
-	require.Contains(t, s.log.String(), `authentication="off: whoever can reach it may do everything"`)
+	s.says(t, "WRN unsafe setting setting=insecure", "other machines are served", `authentication="off: whoever can reach it may do everything"`)
 	s = alone(t, t.TempDir(), nil, "--auth-jwks", "dev", "--metrics-addr", "0.0.0.0:0", "--admin-principal", "user:root")
-	require.Contains(t, s.log.String(), `WRN unsafe setting setting=auth-jwks why="the development key is trusted: whoever can read`)
-	require.Contains(t, s.log.String(), "authentication=tokens")
+	s.says(t, `WRN unsafe setting setting=auth-jwks why="the development key is trusted: whoever can read`, "authentication=tokens")
 }
 
 // A key that others on the machine can read is not used: the server says whose file it is and
@@ -104,7 +99,7 @@ func TestStartWithAKeyThatOthersRead(t *testing.T) {
 		require.Contains(t, out, "chmod 600 "+key)
 	}
 	s := alone(t, dir, nil)
-	require.Contains(t, s.log.String(), "WRN the development key is not safe")
+	s.says(t, "WRN the development key is not safe")
 	require.Equal(t, 0, s.drain(t))
 	require.NoError(t, os.Chmod(key, 0o600))
 	s = alone(t, dir, nil, "--auth-jwks", "dev")
@@ -132,9 +127,9 @@ func TestStartWithAClockThatIsOff(t *testing.T) {
 		require.Equal(t, 401, a.status)
 		require.NotContains(t, string(a.body), "clock")
 	}
+	require.Equal(t, 0, s.drain(t))
 	require.Equal(t, 1, strings.Count(s.log.String(), "WRN a good token is of the future"), s.log.String())
 	require.Contains(t, s.log.String(), "the clock of this machine")
-	require.Equal(t, 0, s.drain(t))
 	for _, ahead := range []string{"-1h", "2h"} {
 		s = alone(t, dir, []string{"MILLRACE_CLOCK_AHEAD=" + ahead})
 		db := "d" + strings.TrimLeft(ahead, "-")

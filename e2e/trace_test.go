@@ -163,7 +163,7 @@ func TestTraces(t *testing.T) {
 		"--remote-uri", "file://" + dir + "/remote", "--lake-uri", "file://" + dir + "/lake", "--log-level", "debug", "--log-format", "json",
 	}
 	start := func(name, roles, endpoint string) *server {
-		s := &server{dir: filepath.Join(dir, name), flags: append([]string{"--worker-name", name, "--roles", roles, "--otlp-endpoint", endpoint}, common...), log: &tailBuffer{}}
+		s := &server{dir: filepath.Join(dir, name), flags: append([]string{"--worker-name", name, "--roles", roles, "--otlp-endpoint", endpoint}, common...), log: &tailBuffer{all: true}}
 		require.NoError(t, s.launchAlone())
 		t.Cleanup(s.kill)
 		return s
@@ -206,14 +206,14 @@ func TestTraces(t *testing.T) {
 	c.chain(t, other, caller, "shardrpc look", "call look", "flight GetFlightInfo")
 
 	// What each process logs of it names both ids.
-	require.Contains(t, front.log.String(), `"request_id":"req-of-trace","trace_id":"`+trace+`"`)
+	front.says(t, `"request_id":"req-of-trace","trace_id":"`+trace+`"`)
 	create(t, front, db, "l", "id BIGINT", "", 1, obj{"properties": obj{"table.datalake.enabled": "true", "table.datalake.freshness": "1s"}}).write(t, `[{"id":1}]`)
 	require.Eventually(t, func() bool {
 		c.mu.Lock()
 		defer c.mu.Unlock()
 		return c.tasks("f1", "lake round", "objstore create") && c.tasks("w1", "shard open", "")
 	}, patience, 50*time.Millisecond, "no round")
-	require.Contains(t, worker.log.String(), `"ready"`)
+	worker.says(t, `"ready"`)
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	require.NotContains(t, c.raw.String(), "canary-value")
