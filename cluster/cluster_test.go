@@ -14,6 +14,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -69,7 +70,7 @@ func TestConnectionLost(t *testing.T) {
 		_, err := c.NATS().RequestWithContext(ctx, "asked", []byte("1"))
 		done <- err
 	}()
-	_, err = sub.NextMsg(5 * time.Second)
+	_, err = sub.NextMsg(time.Minute)
 	require.NoError(t, err)
 	s.Server(0).Kill()
 	require.ErrorIs(t, <-done, context.Canceled)
@@ -80,14 +81,14 @@ func TestConnectionLost(t *testing.T) {
 
 	require.NoError(t, s.Server(0).Start())
 	require.NoError(t, s.Ready(t.Context()))
-	require.Eventually(t, c.NATS().IsConnected, 10*time.Second, 5*time.Millisecond)
+	require.Eventually(t, c.NATS().IsConnected, time.Minute, 5*time.Millisecond)
 	require.Eventually(t, func() bool {
 		ctx, cancel := c.Request(t.Context(), time.Hour)
 		defer cancel()
 		return ctx.Err() == nil
-	}, 5*time.Second, 5*time.Millisecond)
+	}, time.Minute, 5*time.Millisecond)
 	require.NoError(t, c.NATS().Publish("asked", []byte("3")))
-	msg, err := sub.NextMsg(5 * time.Second)
+	msg, err := sub.NextMsg(time.Minute)
 	require.NoError(t, err)
 	require.Equal(t, "3", string(msg.Data))
 }
@@ -263,8 +264,34 @@ func TestOpenStream(t *testing.T) {
 	_, err = c.OpenStream(t.Context(), cfg)
 	require.Equal(t, errs.StorageFull, errs.CodeOf(err))
 	s.Server(0).Stop()
-	_, err = c.OpenStream(t.Context(), config())
+	ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+	defer cancel()
+	_, err = c.OpenStream(ctx, config())
 	require.Equal(t, errs.Unavailable, errs.CodeOf(err))
+}
+
+// A stream is made though the request for it, or the answer to that, is lost, as it is while
+// servers choose a leader.
+func TestOpenStreamAsMessagesAreLost(t *testing.T) {
+	for _, request := range []bool{true, false} {
+		s := natstest.StartT(t, 1)
+		proxy, err := natstest.StartProxy(s.Server(0))
+		require.NoError(t, err)
+		t.Cleanup(proxy.Close)
+		c := connect(t, proxy.URL())
+		var asked, lost atomic.Bool
+		proxy.Lose(func(toServer bool, subject string) bool {
+			create := toServer && strings.HasPrefix(subject, "$JS.API.STREAM.CREATE.")
+			if create {
+				asked.Store(true)
+			}
+			return (create == request) && (create || !toServer && asked.Load()) && lost.CompareAndSwap(false, true)
+		})
+		st, err := c.OpenStream(t.Context(), config())
+		require.NoError(t, err)
+		require.Equal(t, config().Name, st.CachedInfo().Config.Name)
+		require.True(t, lost.Load())
+	}
 }
 
 // A stream is made once the leader has heard from every server; what is said of one
@@ -281,7 +308,7 @@ func TestOpenStreamAsServersStart(t *testing.T) {
 	c := connect(t, s.Server(0).URL())
 	cfg := config()
 	cfg.Replicas = 3
-	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
 	defer cancel()
 	_, err := c.OpenStream(ctx, cfg)
 	require.Equal(t, errs.Unavailable, errs.CodeOf(err))

@@ -14,19 +14,23 @@ import (
 )
 
 const (
-	apiTimeout = 10 * time.Second
-	makeAgain  = 100 * time.Millisecond
+	apiTimeout  = 10 * time.Second
+	openTimeout = 30 * time.Second
+	// askAgain is when a request about a stream that is not answered is made again:
+	// servers that are choosing a leader answer it never.
+	askAgain  = 5 * time.Second
+	makeAgain = 100 * time.Millisecond
 )
 
 // OpenStream opens a stream, and makes it where it is not there. One that exists must
 // be as wanted in all that could lose messages or show wrong ones (C2): errs.
 // InvalidRequest names the setting that is not. Its metadata and placement are left
 // as they are; what it may hold is made what is wanted. Servers that have just been
-// started, or are started again, are waited for, 10 s at most.
+// started, or are started again, are waited for, 30 s at most.
 func (c *Conn) OpenStream(ctx context.Context, want jetstream.StreamConfig) (jetstream.Stream, error) {
-	ctx, cancel := context.WithTimeout(ctx, apiTimeout)
+	ctx, cancel := context.WithTimeout(ctx, openTimeout)
 	defer cancel()
-	st, err := c.js.Stream(ctx, want.Name)
+	st, err := asked(ctx, func(ctx context.Context) (jetstream.Stream, error) { return c.js.Stream(ctx, want.Name) })
 	if errors.Is(err, jetstream.ErrStreamNotFound) {
 		st, err = c.makeStream(ctx, want)
 	}
@@ -39,11 +43,25 @@ func (c *Conn) OpenStream(ctx context.Context, want jetstream.StreamConfig) (jet
 	}
 	if have.MaxBytes != want.MaxBytes {
 		have.MaxBytes = want.MaxBytes
-		if st, err = c.js.UpdateStream(ctx, have); err != nil {
+		if st, err = asked(ctx, func(ctx context.Context) (jetstream.Stream, error) { return c.js.UpdateStream(ctx, have) }); err != nil {
 			return nil, streamError("changing max_bytes of", want, err)
 		}
 	}
 	return st, nil
+}
+
+// asked makes a request that may be made twice, again and again until it is answered or
+// ctx ends.
+func asked(ctx context.Context, request func(context.Context) (jetstream.Stream, error)) (jetstream.Stream, error) {
+	for {
+		once, cancel := context.WithTimeout(ctx, askAgain)
+		st, err := request(once)
+		over := once.Err() != nil
+		cancel()
+		if err == nil || !over || ctx.Err() != nil {
+			return st, err
+		}
+	}
 }
 
 // makeStream makes a stream. A cluster refuses one for want of servers until its leader
@@ -53,12 +71,12 @@ func (c *Conn) makeStream(ctx context.Context, want jetstream.StreamConfig) (jet
 	defer again.Stop()
 	var last error // what NATS said, not that time is over
 	for {
-		st, err := c.js.CreateStream(ctx, want)
+		st, err := asked(ctx, func(ctx context.Context) (jetstream.Stream, error) { return c.js.CreateStream(ctx, want) })
 		if ctx.Err() != nil && last != nil {
 			return nil, last
 		}
 		if errors.Is(err, jetstream.ErrStreamNameAlreadyInUse) { // another was quicker
-			return c.js.Stream(ctx, want.Name)
+			return asked(ctx, func(ctx context.Context) (jetstream.Stream, error) { return c.js.Stream(ctx, want.Name) })
 		}
 		if api, ok := errors.AsType[*jetstream.APIError](err); !ok || !missesServers(api) {
 			return st, err
