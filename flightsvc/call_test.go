@@ -185,7 +185,7 @@ func TestDrain(t *testing.T) {
 	silent, err := c.DoPut(f.ctx())
 	require.NoError(t, err)
 	require.NoError(t, silent.Send(&flight.FlightData{FlightDescriptor: pathOf("d.t")}))
-	require.Eventually(t, func() bool { return f.metric("millrace_flight_open_streams") == 4 }, 5*time.Second, time.Millisecond)
+	require.Eventually(t, func() bool { return f.metric("millrace_flight_open_streams") == 4 }, time.Minute, time.Millisecond)
 
 	start := time.Now()
 	f.svc.Drain()
@@ -205,14 +205,14 @@ func TestDrain(t *testing.T) {
 	require.Equal(t, "10", info.Metadata["rows"])
 	require.False(t, look.r.Next())
 	refused(t, look.r.Err(), codes.Unavailable, errs.Draining)
-	require.Less(t, time.Since(start), 2*time.Second)
+	require.Less(t, time.Since(start), 30*time.Second)
 	_, err = silent.Recv()
 	refused(t, err, codes.Unavailable, errs.Draining)
 	stopped := make(chan struct{})
 	go func() { f.server.GracefulStop(); close(stopped) }()
 	select {
 	case <-stopped:
-	case <-time.After(10 * time.Second):
+	case <-time.After(time.Minute):
 		t.Fatal("calls are left")
 	}
 }
@@ -230,13 +230,16 @@ func TestStreamThatNeverBegins(t *testing.T) {
 func TestDeadline(t *testing.T) {
 	f := newFixture(t)
 	f.table("t", false, 1)
-	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
+	c := f.dial()
+	_, err := c.GetSchema(f.ctx(), pathOf("d.t")) // there is a connection
+	require.NoError(t, err)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 	defer cancel()
-	st, err := f.dial().DoGet(ctx, &flight.Ticket{Ticket: jsonOf(obj{"table": "d.t", "until": "never"})})
+	st, err := c.DoGet(ctx, &flight.Ticket{Ticket: jsonOf(obj{"table": "d.t", "until": "never"})})
 	require.NoError(t, err)
 	for err == nil {
 		_, err = st.Recv()
 	}
 	require.Equal(t, codes.DeadlineExceeded.String(), codeOf(err).String())
-	require.Eventually(t, func() bool { return f.metric("millrace_flight_open_streams") == 0 }, 5*time.Second, time.Millisecond)
+	require.Eventually(t, func() bool { return f.metric("millrace_flight_open_streams") == 0 }, time.Minute, time.Millisecond)
 }

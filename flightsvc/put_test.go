@@ -204,7 +204,7 @@ func TestPutAcksThatNobodyReads(t *testing.T) {
 	}
 	require.Eventually(t, func() bool {
 		return f.metric("millrace_flight_put_inflight_batches") == 0 && f.metric("millrace_flight_put_batches_total") == 2000
-	}, 20*time.Second, 10*time.Millisecond)
+	}, time.Minute, 10*time.Millisecond)
 	all, err := p.finish()
 	require.NoError(t, err)
 	require.EqualValues(t, 20_000, all[len(all)-1].AckRows)

@@ -46,7 +46,7 @@ func TestOverlayReadsOn(t *testing.T) {
 // the state, when there is no room any more for the keys that changed: it would give that
 // row twice.
 func TestOverlayWithoutRoomAmidIt(t *testing.T) {
-	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
 	f, l := lakeFixture(t)
 	tbl := f.table("t", true, 1)
@@ -80,7 +80,7 @@ func TestOverlayWithoutRoomAmidIt(t *testing.T) {
 
 // Nor does one that has given all files of the lake and nothing of what is on top of them.
 func TestOverlayWithoutRoomAfterTheFiles(t *testing.T) {
-	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
 	f, l := lakeFixture(t)
 	tbl := f.table("t", true, 1)

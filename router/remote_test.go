@@ -107,6 +107,6 @@ func newRouter(o router.Options, shards []*shard.Shard) *router.Router {
 // more than they may take for that.
 func begun() {
 	if testShards != "" {
-		time.Sleep(200 * time.Millisecond)
+		time.Sleep(time.Second)
 	}
 }

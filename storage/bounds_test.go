@@ -86,7 +86,7 @@ func TestQueueIsBounded(t *testing.T) {
 	var under []*shard.Pending
 	for i := 0; ; i++ {
 		wr := &storagetest.Write{Rows: []storagetest.Row{{int64(i), strings.Repeat("v", 1000), nil, nil, nil}}}
-		ctx, cancel := context.WithTimeout(context.Background(), 50*time.Millisecond)
+		ctx, cancel := context.WithTimeout(context.Background(), time.Second)
 		p, err := sh.Start(ctx, m.Op(wr, 0))
 		cancel()
 		if err != nil {

@@ -373,7 +373,7 @@ func (c *nodes) loseAnswers() {
 	if len(maybe) > 0 {
 		select {
 		case <-s.Stopped():
-		case <-time.After(5 * time.Second):
+		case <-time.After(time.Minute):
 			c.t.Fatal("a shard goes on after an unknown outcome")
 		}
 		require.True(c.t, errs.Is(s.Err(), errs.NotOwner), "%v", s.Err())

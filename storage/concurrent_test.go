@@ -287,7 +287,7 @@ func TestCloseUnderLoad(t *testing.T) {
 			})
 		}
 		time.Sleep(time.Duration(5+i) * time.Millisecond)
-		ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
+		ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 		require.NoError(t, w.Worker.Close(ctx))
 		cancel()
 		ended.Store(true)

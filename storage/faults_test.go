@@ -77,7 +77,7 @@ func (f *faulty) write(bucket uint16) {
 func (f *faulty) try(bucket uint16) errs.Code {
 	f.t.Helper()
 	w := f.next(bucket)
-	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
 	_, err := f.Shard(f.m.Table, bucket).Write(ctx, f.m.Op(w, 0))
 	if err == nil {
@@ -101,7 +101,7 @@ func (f *faulty) untilRefused(bucket uint16) errs.Code {
 // untilTaken waits until writes are taken again.
 func (f *faulty) untilTaken(bucket uint16) {
 	f.t.Helper()
-	require.Eventually(f.t, func() bool { return f.try(bucket) == "" }, 20*time.Second, 5*time.Millisecond)
+	require.Eventually(f.t, func() bool { return f.try(bucket) == "" }, time.Minute, 5*time.Millisecond)
 }
 
 // crashed goes on with what a crash leaves, with nothing failing, whatever became of
@@ -117,7 +117,7 @@ func (f *faulty) crashed(percent int) {
 }
 
 func (f *faulty) checkpoint(shard int) error {
-	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
 	return f.Worker.Shards()[shard].Checkpoint(ctx)
 }
@@ -236,7 +236,7 @@ func TestCheckpointFsyncFails(t *testing.T) {
 			f.write(0)
 			f.Check()
 			if c.again {
-				require.Eventually(t, func() bool { return f.Worker.Err() == nil }, 20*time.Second, 5*time.Millisecond)
+				require.Eventually(t, func() bool { return f.Worker.Err() == nil }, time.Minute, 5*time.Millisecond)
 				require.NoError(t, f.checkpoint(0))
 			} else {
 				require.Error(t, f.checkpoint(0))
@@ -302,7 +302,7 @@ func TestCheckpointFull(t *testing.T) {
 			f.Check()
 			f.clear()
 			f.untilTaken(0)
-			require.Eventually(t, func() bool { return f.checkpoint(0) == nil }, 20*time.Second, 5*time.Millisecond)
+			require.Eventually(t, func() bool { return f.checkpoint(0) == nil }, time.Minute, 5*time.Millisecond)
 			require.NoError(t, f.Worker.Shards()[0].Trouble())
 			f.crashed(0)
 			f.write(0)

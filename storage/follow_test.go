@@ -213,7 +213,7 @@ func TestComeAndGo(t *testing.T) {
 			base = runtime.NumGoroutine()
 		}
 	}
-	require.Eventually(t, func() bool { return runtime.NumGoroutine() <= base+5 }, 5*time.Second, 10*time.Millisecond, "%d goroutines, %d after the first rounds", runtime.NumGoroutine(), base)
+	require.Eventually(t, func() bool { return runtime.NumGoroutine() <= base+5 }, time.Minute, 10*time.Millisecond, "%d goroutines, %d after the first rounds", runtime.NumGoroutine(), base)
 }
 
 // Shows that who waits for the end of a follower hears of it, also when it was promoted or

@@ -16,7 +16,7 @@ import (
 )
 
 const (
-	waitFor = 20 * time.Second
+	waitFor = time.Minute
 	tick    = 2 * time.Millisecond
 )
 

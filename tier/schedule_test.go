@@ -21,7 +21,7 @@ import (
 // eventually waits for something that the manager does by itself.
 func eventually(t *testing.T, f func() bool, what string) {
 	t.Helper()
-	require.Eventually(t, f, 10*time.Second, 2*time.Millisecond, what)
+	require.Eventually(t, f, time.Minute, 2*time.Millisecond, what)
 }
 
 // counted is a lake that counts what is asked of it.

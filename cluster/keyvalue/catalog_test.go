@@ -192,14 +192,20 @@ func TestLookupsAreLinearizable(t *testing.T) {
 			}
 		})
 	}
-	time.Sleep(300 * time.Millisecond)
+	more := func() {
+		mu.Lock()
+		n := len(ops) + 50
+		mu.Unlock()
+		require.Eventually(t, func() bool { mu.Lock(); defer mu.Unlock(); return len(ops) > n }, time.Minute, time.Millisecond)
+	}
+	more()
 	leader, err := servers.StreamLeader(ctx, "mr_"+name(t)+"_catalog")
 	require.NoError(t, err)
 	leader.Kill()
 	time.Sleep(300 * time.Millisecond)
 	require.NoError(t, leader.Start())
 	require.NoError(t, servers.Ready(ctx))
-	time.Sleep(500 * time.Millisecond)
+	more()
 	cancel()
 	wg.Wait()
 	// An ALTER without an outcome may be made at any time: its version is the one that no
@@ -276,7 +282,7 @@ func TestCutOff(t *testing.T) {
 	}
 	require.NoError(t, <-acknowledged)
 	require.Positive(t, reads)
-	require.Less(t, time.Since(begun), 15*time.Second)
+	require.Less(t, time.Since(begun), time.Minute) // the lease of 10 s, and what a busy machine takes
 	short, cancel := context.WithTimeout(ctx, 20*time.Millisecond)
 	defer cancel()
 	_, err = b.Table(short, table.Path)
@@ -286,7 +292,7 @@ func TestCutOff(t *testing.T) {
 	begun = time.Now()
 	_, err = a.DropTable(ctx, table.Path, false, false)
 	require.NoError(t, err)
-	require.Less(t, time.Since(begun), time.Second)
+	require.Less(t, time.Since(begun), 5*time.Second) // half the lease that it would have to wait for
 }
 
 // A process that was thought to be gone and is not, since its messages were held up, joins
@@ -303,7 +309,7 @@ func TestExpiredReaderComesBack(t *testing.T) {
 	require.False(t, keyvalue.Listed(stores[0], "b"))
 	_, err = a.CreateDatabase(t.Context(), "e", "")
 	require.NoError(t, err)
-	require.Eventually(t, func() bool { return keyvalue.Listed(stores[0], "b") }, 10*time.Second, 10*time.Millisecond)
+	require.Eventually(t, func() bool { return keyvalue.Listed(stores[0], "b") }, time.Minute, 10*time.Millisecond)
 	_, err = a.CreateDatabase(t.Context(), "f", "")
 	require.NoError(t, err)
 	list, _, err := b.Databases(t.Context(), 0, "")

@@ -91,7 +91,7 @@ func TestKeysOverKills(t *testing.T) {
 	require.True(t, ok)
 	require.Equal(t, owner.Entry{Key: "k.0", Value: []byte("2 19"), Revision: revision}, e)
 
-	picture, deadline := map[string]uint64{}, time.After(20*time.Second)
+	picture, deadline := map[string]uint64{}, time.After(time.Minute)
 	for picture["k.0"] != revision || picture["k.gone"] != 0 {
 		select {
 		case e := <-events:

@@ -37,7 +37,7 @@ func TestOneServer(t *testing.T) {
 	restart := func() {
 		require.NoError(t, s.Server(0).Start())
 		require.NoError(t, s.Ready(t.Context()))
-		require.Eventually(t, nc.IsConnected, 10*time.Second, 10*time.Millisecond)
+		require.Eventually(t, nc.IsConnected, time.Minute, 10*time.Millisecond)
 	}
 	s.Server(0).Kill()
 	require.False(t, s.Server(0).Running())
@@ -73,7 +73,7 @@ func TestThreeServers(t *testing.T) {
 	require.Eventually(t, func() bool {
 		next, err := s.StreamLeader(t.Context(), "a")
 		return err == nil && next != nil && next != leader
-	}, 20*time.Second, 50*time.Millisecond)
+	}, time.Minute, 50*time.Millisecond)
 	require.NoError(t, leader.Start())
 	require.NoError(t, s.Ready(t.Context()))
 
@@ -86,7 +86,7 @@ func TestThreeServers(t *testing.T) {
 	_, err = conn.Read(make([]byte, 1))
 	require.ErrorContains(t, err, "timeout")
 	require.NoError(t, one.Resume())
-	require.NoError(t, conn.SetReadDeadline(time.Now().Add(10*time.Second)))
+	require.NoError(t, conn.SetReadDeadline(time.Now().Add(time.Minute)))
 	_, err = conn.Read(make([]byte, 1))
 	require.NoError(t, err)
 }

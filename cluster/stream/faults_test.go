@@ -53,7 +53,7 @@ func TestServersFail(t *testing.T) {
 	run(opts, hastyH)
 	more := func(what string) {
 		from, begun := h.acknowledged(), time.Now()
-		require.Eventually(t, func() bool { return h.acknowledged() > from+10 }, 40*time.Second, 5*time.Millisecond, what)
+		require.Eventually(t, func() bool { return h.acknowledged() > from+10 }, time.Minute, 5*time.Millisecond, what)
 		t.Logf("%s: going on after %v", what, time.Since(begun).Round(time.Millisecond))
 	}
 	leader := func() *natstest.Server {
@@ -61,7 +61,7 @@ func TestServersFail(t *testing.T) {
 		require.Eventually(t, func() bool {
 			l, err = srv.StreamLeader(t.Context(), name)
 			return err == nil && l != nil
-		}, 30*time.Second, 20*time.Millisecond)
+		}, time.Minute, 20*time.Millisecond)
 		return l
 	}
 	more("at first")
@@ -152,7 +152,7 @@ func TestTwoOwnersAndLosses(t *testing.T) {
 		}
 		return n
 	}
-	require.Eventually(t, func() bool { return settled("landed") > 10 && settled("lost") > 10 && settled("fenced") > 10 }, 25*time.Second, 10*time.Millisecond)
+	require.Eventually(t, func() bool { return settled("landed") > 10 && settled("lost") > 10 && settled("fenced") > 10 }, time.Minute, 10*time.Millisecond)
 	cancel()
 	wg.Wait()
 	h.check(t, open(t, streams(t, srv.URLs(), options(srv, id))))
@@ -290,7 +290,7 @@ func TestConnectionClosedAmidAppend(t *testing.T) {
 	require.Eventually(t, func() bool {
 		tail, err := watching.Refresh(t.Context())
 		return err == nil && tail.LSN == 1
-	}, 10*time.Second, time.Millisecond)
+	}, time.Minute, time.Millisecond)
 	conn.NATS().Close()
 	require.Equal(t, errs.UnknownOutcome, errs.CodeOf(<-ended))
 }

@@ -234,7 +234,7 @@ func TestFull(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, "1", string(row))
 	fail.Store(nil)
-	require.Eventually(t, func() bool { return s.Flush(context.Background()) == nil }, 20*time.Second, time.Millisecond)
+	require.Eventually(t, func() bool { return s.Flush(context.Background()) == nil }, time.Minute, time.Millisecond)
 	require.NoError(t, s.Err())
 	room, err := s.Room()
 	require.NoError(t, err)
