@@ -64,7 +64,7 @@ func (s *Server) openAudit() error {
 }
 
 // record begins the record of a request; nil where none is kept: of health, and of other
-// processes, which record their callers' requests themselves.
+// processes, which record their callers' requests themselves; see stranger.
 func (f *front) record(r *http.Request, id string) *audit.Record {
 	if f.audit == nil || r.URL.Path == "/healthz" || r.URL.Path == "/readyz" || f.internal.Load() != nil && shardrpc.Serves(r.URL.Path) {
 		return nil
@@ -77,6 +77,18 @@ func (f *front) record(r *http.Request, id string) *audit.Record {
 	record := f.audit.Begin(id, r.RemoteAddr, door, operation)
 	record.Object(object)
 	return record
+}
+
+// doorInternal is where other processes of the cluster come in.
+const doorInternal = "internal"
+
+// stranger begins the record of a request that came where other processes of the cluster come
+// in, and showed no token of it; nil of any other.
+func (f *front) stranger(r *http.Request, req *trace.Request) *audit.Record {
+	if !shardrpc.Serves(r.URL.Path) || req.Failure() != errs.Unauthenticated {
+		return nil
+	}
+	return f.audit.Begin(req.ID, r.RemoteAddr, doorInternal, "")
 }
 
 // outcome is how a request ended.

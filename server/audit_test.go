@@ -7,6 +7,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
+	"net"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -19,11 +21,14 @@ import (
 	"github.com/apache/arrow-go/v18/arrow/flight"
 	"github.com/apache/arrow-go/v18/arrow/ipc"
 	"github.com/apache/arrow-go/v18/arrow/memory"
+	"github.com/prometheus/client_golang/prometheus"
 	"github.com/stretchr/testify/require"
 	"google.golang.org/grpc/metadata"
 
 	"github.com/millrace/millrace/auth/audit"
 	"github.com/millrace/millrace/auth/token"
+	"github.com/millrace/millrace/errs"
+	"github.com/millrace/millrace/shardrpc"
 )
 
 // audited is a guarded server with an audit log: user:root is its administrator, user:low may
@@ -132,6 +137,43 @@ func (a *audited) flightCalls() map[string]func(context.Context) error {
 		},
 		"act":   do("millrace.count_rows", `{"database":"d","table":"t"}`),
 		"alter": do("millrace.alter_table", `{"database":"d","table":"t","ops":[{"op":"set_comment","comment":"x"}]}`),
+	}
+}
+
+// Where processes of a cluster ask each other, who shows no token of it leaves a line each time,
+// and they themselves leave none.
+func TestAuditOfStrangers(t *testing.T) {
+	f := newTestFront(t, echoCaller())
+	f.callers = keyring{"ann"}
+	path := filepath.Join(t.TempDir(), "audit.jsonl")
+	l, err := audit.Open(audit.Options{Path: path, Verbs: []string{}, Clock: wallClock{}, Logger: slog.New(slog.DiscardHandler), Registerer: prometheus.NewRegistry()})
+	require.NoError(t, err)
+	f.audit = l
+	f.serveInternal(shardrpc.NewServer(shardrpc.ServerOptions{
+		Verify: func(token string) error {
+			if token != "ours" {
+				return errs.New(errs.Unauthenticated, "no")
+			}
+			return nil
+		},
+		Logger: slog.New(slog.DiscardHandler), Registerer: prometheus.NewRegistry(),
+	}))
+	for i, h := range [][]string{nil, {"Authorization", "Bearer ann"}, {"Authorization", "ours"}} {
+		status, _, _ := f.get(t, "/internal/v1/call/secret", append(h, "X-Request-Id", fmt.Sprint("no", i))...)
+		require.Equal(t, http.StatusUnauthorized, status)
+	}
+	status, _, _ := f.get(t, "/internal/v1/call/1", "Authorization", "Bearer ours", "X-Request-Id", "yes")
+	require.Equal(t, http.StatusMethodNotAllowed, status)
+	require.NoError(t, l.Close())
+	events := auditEvents(t, path, "")
+	require.Len(t, events, 3)
+	for i, e := range events {
+		require.NotZero(t, e.Time)
+		host, _, err := net.SplitHostPort(e.Address)
+		require.NoError(t, err)
+		require.Equal(t, "127.0.0.1", host)
+		e.Time, e.Address = time.Time{}, ""
+		require.Equal(t, audit.Event{RequestID: fmt.Sprint("no", i), Door: "internal", Outcome: "unauthenticated"}, e)
 	}
 }
 

@@ -91,6 +91,9 @@ func (f *front) handler() http.Handler {
 			rec.end()
 			f.metrics.request(rctx.RoutePattern(), r.Method, rec.status, took)
 			f.metrics.failed(req.Failure())
+			if record == nil {
+				record = f.stranger(r, req)
+			}
 			record.End(outcome(req, rec.status))
 			endSpan(span, req, r.Method, rctx.RoutePattern(), rec.status)
 			// The path itself may hold a key, or a secret that was put there by mistake.

@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	millrace "github.com/millrace/millrace"
+	"github.com/millrace/millrace/errs"
 	"github.com/millrace/millrace/trace"
 )
 
@@ -21,12 +22,13 @@ func Serves(path string) bool { return strings.HasPrefix(path, Root) }
 
 // ServeHTTP answers other processes by HTTP (P5).
 func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	r = r.WithContext(trace.Extract(r.Context(), r.Header.Get))
 	token, ok := strings.CutPrefix(r.Header.Get("Authorization"), "Bearer ")
 	if !ok || s.o.Verify(token) != nil {
+		trace.Of(r.Context()).Fail(errs.Unauthenticated)
 		http.Error(w, "no token of this cluster", http.StatusUnauthorized)
 		return
 	}
+	r = r.WithContext(trace.Extract(r.Context(), r.Header.Get))
 	if r.Method != http.MethodPost {
 		http.Error(w, "POST only", http.StatusMethodNotAllowed)
 		return

@@ -26,7 +26,7 @@ type Event struct {
 	RequestID string    `json:"request_id"`
 	Principal string    `json:"principal"` // "" when it was not found out who calls
 	Address   string    `json:"address"`   // host and port of the client
-	Door      string    `json:"door"`      // http, flight, iceberg
+	Door      string    `json:"door"`      // http, flight, iceberg, internal
 	Operation string    `json:"operation"` // as the OpenAPI document, or Flight, names it
 	Verb      string    `json:"verb"`      // "" when it came to no decision
 	Object    string    `json:"object"`    // *, a database, or database.table
