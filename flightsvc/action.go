@@ -35,7 +35,7 @@ func (s *Service) ListActions(_ *flight.Empty, stream flight.FlightService_ListA
 		}
 	}
 	for _, op := range openapi.Operations() {
-		if !op.Unary || op.Later {
+		if !op.Unary {
 			continue
 		}
 		if err := stream.Send(&flight.ActionType{Type: actionPrefix + op.ID, Description: op.Summary}); err != nil {
@@ -86,12 +86,8 @@ func (s *Service) operate(ctx context.Context, a *flight.Action) ([]byte, error)
 	if !ours {
 		return nil, errs.New(errs.NotImplemented, "there is no action %q; ListActions lists what there is", clipText(a.GetType(), 64))
 	}
-	i := slices.IndexFunc(openapi.Operations(), func(o openapi.Operation) bool { return o.ID == id && o.Unary })
-	if i < 0 {
+	if !slices.ContainsFunc(openapi.Operations(), func(o openapi.Operation) bool { return o.ID == id && o.Unary }) {
 		return nil, errs.New(errs.RouteNotFound, "there is no action %q; ListActions lists what there is", clipText(a.GetType(), 64))
-	}
-	if openapi.Operations()[i].Later {
-		return nil, errs.New(errs.NotImplemented, "%s is not implemented yet", id)
 	}
 	audit.Of(ctx).Operation(a.GetType())
 	body := a.GetBody()

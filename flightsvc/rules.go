@@ -33,7 +33,7 @@ var methods = func() map[string]map[string]millrace.Rule {
 	describe, read, write := millrace.RuleOf(millrace.VerbDescribe), millrace.RuleOf(millrace.VerbRead), millrace.RuleOf(millrace.VerbWrite)
 	actions := map[string]millrace.Rule{flight.CancelFlightInfoActionType: read, flight.RenewFlightEndpointActionType: read}
 	for _, op := range openapi.Operations() {
-		if op.Unary && !op.Later {
+		if op.Unary {
 			actions[actionPrefix+op.ID] = op.Rule
 		}
 	}

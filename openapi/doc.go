@@ -1,8 +1,7 @@
 // Package openapi holds the description of the HTTP interface, what is generated
 // from it, and the pages that show it.
 //
-// openapi.yaml is the source: every operation stands in it from the start, with
-// those of later releases marked x-millrace-status: later and tagged "later".
+// openapi.yaml is the source: every operation stands in it.
 // From it come, by go generate (configured in generate.*.yaml):
 //
 //	types.gen.go         the types of bodies and parameters (this package)
@@ -23,10 +22,8 @@
 //	    the ids are also the names of Flight actions, "millrace.<id>".
 //	O2  The codes a response names are codes of package errs with that status,
 //	    and the enum of codes equals errs.Kinds().
-//	O3  An operation is tagged "later" exactly when it is marked so, and then
-//	    it is in no server interface: the router answers 501 for it.
-//	O4  errors.md has one section for each code, in the order of errs.Kinds().
-//	O5  Every operation says what its caller needs, x-millrace-verb: a verb, "known caller"
+//	O3  errors.md has one section for each code, in the order of errs.Kinds().
+//	O4  Every operation says what its caller needs, x-millrace-verb: a verb, "known caller"
 //	    or "none"; x-millrace-on: everything says that it is on no table or database.
 //
 // Everything here is immutable after the first use and safe for concurrent use.

@@ -59,8 +59,7 @@ func TestJSONEqualsSource(t *testing.T) {
 
 var snakeCase = regexp.MustCompile(`^[a-z][a-z0-9]*(_[a-z0-9]+)*$`)
 
-// Every operation has a unique id in snake_case, a summary, declared tags, a success, and a refusal that says why;
-// "later" is both a mark and a tag, and such an operation documents its 501.
+// Every operation has a unique id in snake_case, a summary, declared tags, a success, and a refusal that says why.
 func TestOperationsAreComplete(t *testing.T) {
 	doc := load(t)
 	var declared []string
@@ -89,10 +88,6 @@ func TestOperationsAreComplete(t *testing.T) {
 			}
 			require.True(t, success, where)
 			require.True(t, refusal, "%s says nothing about being refused", where)
-			later := op.Extensions["x-millrace-status"] == "later"
-			require.Equal(t, later, slices.Contains(op.Tags, "later"), where)
-			require.Contains(t, []any{nil, "later"}, op.Extensions["x-millrace-status"], where)
-			require.True(t, !later || op.Responses.Value("501") != nil, "%s has no 501", where)
 		}
 	}
 }
@@ -191,7 +186,5 @@ func TestOperations(t *testing.T) {
 	require.False(t, find("get_changelog").HasBody)
 	require.False(t, find("healthz").Unary)
 	require.True(t, find("execute_sql").Unary)
-	require.False(t, find("get_quota").Later)
-	require.False(t, find("scan").Later)
 	require.Equal(t, http.MethodPatch, find("patch_row_by_key").Method)
 }

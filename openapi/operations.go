@@ -24,8 +24,6 @@ type Operation struct {
 	// that the body names, or, with Everything, on all there is.
 	Rule       millrace.Rule
 	Everything bool
-	// Later says that it answers 501 not_implemented in this release.
-	Later bool
 	// Unary says that it answers with one JSON document, or with nothing: such
 	// operations are Flight actions too.
 	Unary bool
@@ -52,7 +50,6 @@ var operations = sync.OnceValue(func() []Operation {
 	type operation struct {
 		ID          string   `json:"operationId"`
 		Summary     string   `json:"summary"`
-		Status      string   `json:"x-millrace-status"`
 		Verb        string   `json:"x-millrace-verb"`
 		On          string   `json:"x-millrace-on"`
 		Tags        []string `json:"tags"`
@@ -87,7 +84,7 @@ var operations = sync.OnceValue(func() []Operation {
 			}
 			op := Operation{
 				ID: o.ID, Method: strings.ToUpper(method), Path: path, Summary: o.Summary, Tags: o.Tags,
-				Rule: rule, Everything: o.On == everything, Later: o.Status == "later",
+				Rule: rule, Everything: o.On == everything,
 			}
 			_, op.HasBody = o.RequestBody.Content["application/json"]
 			for status, r := range o.Responses {

@@ -101,13 +101,18 @@ func (h *Handler) CreateGrant(w http.ResponseWriter, r *http.Request) {
 
 // DeleteGrant answers delete_grant.
 func (h *Handler) DeleteGrant(w http.ResponseWriter, r *http.Request, id string) {
+	h.takeBack(w, r, func(a Access) error { return a.DeleteGrant(r.Context(), id) })
+}
+
+// takeBack deletes a grant or quota, and answers that there is nothing to say.
+func (h *Handler) takeBack(w http.ResponseWriter, r *http.Request, remove func(Access) error) {
 	err := checkQuery(r.URL.Query())
 	var a Access
 	if err == nil {
 		a, err = h.grants()
 	}
 	if err == nil {
-		err = a.DeleteGrant(r.Context(), id)
+		err = remove(a)
 	}
 	if err != nil {
 		h.problem(w, r, err)

@@ -114,13 +114,6 @@ func New(o Options) *Handler {
 	routes := h.mux.With(h.allowed)
 	adminapi.HandlerWithOptions(h, adminapi.ChiServerOptions{BaseRouter: routes, ErrorHandlerFunc: badParam})
 	dataapi.HandlerWithOptions(h, dataapi.ChiServerOptions{BaseRouter: routes, ErrorHandlerFunc: badParam})
-	for _, op := range openapi.Operations() {
-		if op.Later {
-			routes.MethodFunc(op.Method, op.Path, func(w http.ResponseWriter, r *http.Request) {
-				h.problem(w, r, errs.New(errs.NotImplemented, "operation %s (%s %s) is not implemented yet", op.ID, op.Method, op.Path))
-			})
-		}
-	}
 	h.mux.Get("/openapi.json", func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Type", "application/json")
 		_, _ = w.Write(openapi.JSON()) // the client went away

@@ -85,17 +85,5 @@ func (h *Handler) PutQuota(w http.ResponseWriter, r *http.Request, principal str
 
 // DeleteQuota answers delete_quota.
 func (h *Handler) DeleteQuota(w http.ResponseWriter, r *http.Request, principal string) {
-	err := checkQuery(r.URL.Query())
-	var a Access
-	if err == nil {
-		a, err = h.grants()
-	}
-	if err == nil {
-		err = a.DeleteQuota(r.Context(), principal)
-	}
-	if err != nil {
-		h.problem(w, r, err)
-		return
-	}
-	w.WriteHeader(http.StatusNoContent)
+	h.takeBack(w, r, func(a Access) error { return a.DeleteQuota(r.Context(), principal) })
 }

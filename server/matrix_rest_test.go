@@ -168,7 +168,7 @@ func (g *guarded) restCases(cases map[string][]matrixCase, declared map[string]m
 				return g.http(authorization, op.Method, req.URL.RequestURI(), string(body))
 			}
 			cases[name] = append(cases[name], c)
-			if op.Unary && !op.Later {
+			if op.Unary {
 				c.ask = func(authorization string) (errs.Code, string) {
 					return g.action(authorization, "millrace."+op.ID, g.body(s))
 				}

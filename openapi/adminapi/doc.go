@@ -1,6 +1,5 @@
 // Package adminapi is the plain chi server interface of DDL and administration,
 // generated from the tags Databases, Tables and Server of openapi.yaml.
-// Operations of later releases are not in it.
 //
 // It leaves to others: bodies (the generated decoding lets unknown fields, and
 // fields that stand twice, pass), what the operations do, and errors.
