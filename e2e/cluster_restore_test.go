@@ -14,7 +14,8 @@ import (
 
 // A cluster of which all processes were killed and all three nats-servers lost their disks comes back from its object
 // store by one command: rows and keys as of the checkpoints, each once, and what was written after them as far as it was
-// in one; changelogs go on where they ended. A restore that is killed is begun again. Then a stream is lost alone, and
+// in one; changelogs go on where they ended, and what the lake had more of is as it was (log tables) or as the
+// keys are. A restore that is killed is begun again. Then a stream is lost alone, and
 // wal repair tells of it, and brings its shard back.
 func TestClusterRestore(t *testing.T) {
 	if testing.Short() || clusterMode() {
@@ -52,12 +53,20 @@ func TestClusterRestore(t *testing.T) {
 			s.kill()
 		}
 	}
+	tiered := createBehindLake(t, front(), db, "tiered", safeRows)
 	const safe, most = 400, 700 // rows of the log that are surely in a checkpoint, and all
 	write(0, safe)
+	for _, b := range tiered {
+		b.add(t, 0, safeRows)
+	}
 	stopAll(f.all()...) // the last worker's checkpoints have everything
 	begin()
 	ends := offsetsAt(t, keyed, "latest")
 	write(safe, most)
+	for _, b := range tiered {
+		b.s = front()
+		b.add(t, safeRows, tieredRows) // the lake has what no checkpoint may have
+	}
 	killAll()
 	for i := range f.nats.Len() {
 		f.nats.Server(i).Kill()
@@ -82,7 +91,7 @@ func TestClusterRestore(t *testing.T) {
 		_ = cmd.Wait() // it may have been quicker
 	}
 	if out, err := command("restore").CombinedOutput(); err == nil {
-		require.Contains(t, string(out), "2 tables, 6 shards")
+		require.Contains(t, string(out), "4 tables, 6 shards")
 		require.Equal(t, fleetShards, strings.Count(string(out), " ago\n"), "%s", out)
 		t.Logf("%s", out)
 	} else {
@@ -114,6 +123,12 @@ func TestClusterRestore(t *testing.T) {
 	}
 	write(most, most+50)
 	check(most, most+50)
+	checkBehindLake(t, front(), tiered[:1])
+	changes := tiered[1]
+	changes.s = front()
+	changes.add(t, 1000, 1400)
+	require.Equal(t, changes.sorted(t, obj{}), changes.sorted(t, of("lake")))
+	require.GreaterOrEqual(t, len(changes.numbers(t, "id", of("lake"))), safeRows+400)
 
 	// One stream goes, with rows that no checkpoint has.
 	stopAll(f.all()...)

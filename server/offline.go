@@ -43,6 +43,7 @@ type offline struct {
 	kv      *keyvalue.Store
 	logs    *stream.Streams
 	remote  *remote.Store
+	inLake  map[millrace.ShardID][]shard.InLake // what the lake has
 
 	undo []func() error
 }
@@ -169,7 +170,7 @@ const scratchDir = "scratch"
 func (o *offline) shard(id millrace.ShardID, dir string, log wal.Log) shard.Options {
 	return shard.Options{
 		ID: id, Dir: filepath.Join(o.dir, dir, fmt.Sprintf("%05d", id)), Cluster: o.id, KeepExpired: keepExpired,
-		FS: vfs.Default, Clock: o.clock, Logger: o.log, Remote: o.remote.Shard(id), Log: log,
+		FS: vfs.Default, Clock: o.clock, Logger: o.log, Remote: o.remote.Shard(id), Log: log, InLake: o.inLake[id],
 	}
 }
 

@@ -40,10 +40,14 @@ func RepairLog(ctx context.Context, s *Settings, accept bool, log *slog.Logger) 
 	if err := guardCluster(dir, c.ClusterID()); err != nil {
 		return nil, "", err
 	}
+	inLake, err := lakeEnds(ctx, s, c, log)
+	if err != nil {
+		return nil, "", err
+	}
 	copies = filepath.Join(dir, "repair-"+clock.Now().UTC().Format("20060102T150405Z"))
 	losses, err := storage.Repair(ctx, storage.Options{
 		Dir: dir, Cluster: c.ClusterID(), Shards: c.Shards(), KeepExpired: keepExpired,
-		FS: vfs.Default, Clock: clock, Logger: log,
+		FS: vfs.Default, Clock: clock, Logger: log, InLake: inLake,
 	}, accept, copies)
 	return losses, copies, err
 }

@@ -49,7 +49,7 @@ func repairCluster(ctx context.Context, s *Settings, accept bool, log *slog.Logg
 	return losses, copies, errors.Join(failed, o.clear())
 }
 
-// shardsInCatalog says how many shards there are.
+// shardsInCatalog says how many shards there are, and learns what the lake has of them.
 func (o *offline) shardsInCatalog(ctx context.Context) (int, error) {
 	there, _, err := o.kv.Load(ctx)
 	if err != nil {
@@ -66,7 +66,8 @@ func (o *offline) shardsInCatalog(ctx context.Context) (int, error) {
 	if c.ClusterID() != o.id {
 		return 0, errs.New(errs.InvalidRequest, "the catalog in NATS is of cluster %x, and %s of cluster %x", c.ClusterID(), o.objects.URI(), o.id)
 	}
-	return c.Shards(), nil
+	o.inLake, err = lakeEnds(ctx, o.s, c, o.log)
+	return c.Shards(), err
 }
 
 // repair is about one shard.

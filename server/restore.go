@@ -39,6 +39,17 @@ type RestoredShard struct {
 	Shard millrace.ShardID
 	// Checkpoint is when its checkpoint was published; zero when there was none.
 	Checkpoint time.Time
+	// Behind are the buckets that go on where the lake ends, which has more of them than the
+	// checkpoint.
+	Behind []shard.InLake
+}
+
+func restored(id millrace.ShardID, r *shard.Renewal) RestoredShard {
+	out := RestoredShard{Shard: id, Behind: r.Behind}
+	if r.From != nil {
+		out.Checkpoint = checkpointTime(r.From.Published())
+	}
+	return out
 }
 
 // unfinishedDir is the catalog of a restore under way. It becomes the catalog when
@@ -73,10 +84,11 @@ func Restore(ctx context.Context, s *Settings, from string, log *slog.Logger) (_
 		return nil, err
 	}
 	out := &Restored{ClusterID: hex.EncodeToString(cluster[:])}
-	if err := out.catalog(ctx, vfs.Default, filepath.Join(dir, unfinishedDir), objects, cluster, log); err != nil {
+	inLake, err := out.catalog(ctx, s, vfs.Default, filepath.Join(dir, unfinishedDir), objects, cluster, log)
+	if err != nil {
 		return nil, err
 	}
-	if err := out.shards(ctx, dir, objects, cluster, log); err != nil {
+	if err := out.shards(ctx, dir, objects, cluster, inLake, log); err != nil {
 		return nil, err
 	}
 	if err := os.Rename(filepath.Join(dir, unfinishedDir), filepath.Join(dir, catalogDir)); err != nil {
@@ -120,32 +132,33 @@ const (
 	shardsDir = "shards"
 )
 
-// catalog restores the catalog into a directory, and learns from it what there is.
-func (r *Restored) catalog(ctx context.Context, fs vfs.FS, at string, objects objstore.Reader, cluster [16]byte, log *slog.Logger) (err error) {
+// catalog restores the catalog into a directory, and learns from it what there is, and
+// from the lake how far that is.
+func (r *Restored) catalog(ctx context.Context, s *Settings, fs vfs.FS, at string, objects objstore.Reader, cluster [16]byte, log *slog.Logger) (_ map[millrace.ShardID][]shard.InLake, err error) {
 	kv, err := catalog.OpenPebble(fs, at, log)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	if r.Changes, err = backup.Restore(ctx, objects, backup.Prefix(cluster), kv, log); err != nil {
-		return errors.Join(err, kv.Close())
+		return nil, errors.Join(err, kv.Close())
 	}
 	if err := kv.Close(); err != nil {
-		return err
+		return nil, err
 	}
 	c, err := catalog.Open(ctx, catalog.Options{Dir: at, FS: fs, Clock: wallClock{}.Now, Logger: log})
 	if err != nil {
-		return err
+		return nil, err
 	}
 	defer func() { err = errors.Join(err, c.Close()) }()
 	if c.ClusterID() != cluster {
-		return errs.New(errs.CorruptData, "the catalog in %s is of cluster %x, and %s says %x", objects.URI(), c.ClusterID(), remote.ClusterFile, cluster)
+		return nil, errs.New(errs.CorruptData, "the catalog in %s is of cluster %x, and %s says %x", objects.URI(), c.ClusterID(), remote.ClusterFile, cluster)
 	}
 	r.Shards, r.Tables = c.Shards(), len(c.AllTables())
-	return nil
+	return lakeEnds(ctx, s, c, log)
 }
 
 // shards restores the shards, two at a time.
-func (r *Restored) shards(ctx context.Context, dir string, objects objstore.Store, cluster [16]byte, log *slog.Logger) error {
+func (r *Restored) shards(ctx context.Context, dir string, objects objstore.Store, cluster [16]byte, inLake map[millrace.ShardID][]shard.InLake, log *slog.Logger) error {
 	store, err := remote.Open(remote.Options{Cluster: cluster, Objects: objects, Clock: wallClock{}, Logger: log})
 	if err != nil {
 		return err
@@ -157,13 +170,12 @@ func (r *Restored) shards(ctx context.Context, dir string, objects objstore.Stor
 	for i := range r.Shards {
 		eg.Go(func() error {
 			id := millrace.ShardID(i)
-			m, err := shard.Rebuild(of, shard.Options{
+			made, err := shard.Rebuild(of, shard.Options{
 				ID: id, Dir: filepath.Join(dir, shardsDir, fmt.Sprintf("%05d", id)), Cluster: cluster,
-				FS: vfs.Default, Clock: wallClock{}, Logger: log, Remote: store.Shard(id),
+				FS: vfs.Default, Clock: wallClock{}, Logger: log, Remote: store.Shard(id), InLake: inLake[id],
 			})
-			points[i] = RestoredShard{Shard: id}
-			if m != nil {
-				points[i].Checkpoint = checkpointTime(m.Published())
+			if err == nil {
+				points[i] = restored(id, made)
 			}
 			return err
 		})

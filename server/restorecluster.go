@@ -41,9 +41,11 @@ func restoreCluster(ctx context.Context, s *Settings, log *slog.Logger, step fun
 	}
 	defer func() { err = errors.Join(err, o.close()) }()
 	out := &Restored{ClusterID: hex.EncodeToString(o.id[:])}
-	if err := out.catalog(ctx, vfs.NewMem(), "catalog", o.objects, o.id, log); err != nil {
+	inLake, err := out.catalog(ctx, s, vfs.NewMem(), "catalog", o.objects, o.id, log)
+	if err != nil {
 		return nil, err
 	}
+	o.inLake = inLake
 	there, _, err := o.kv.Load(ctx)
 	if err != nil {
 		return nil, err
@@ -131,32 +133,24 @@ func (c *clusterRestore) shards(ctx context.Context) error {
 }
 
 func (c *clusterRestore) shard(ctx context.Context, id millrace.ShardID) (RestoredShard, error) {
-	out := RestoredShard{Shard: id}
 	if f := c.found[id]; f != nil && f.Records > 0 { // done by the restore before
 		m, err := c.remote.Shard(id).Newest(ctx)
-		if err != nil {
-			return out, err
-		}
-		out.Checkpoint = checkpointTime(m.Published())
-		return out, nil
+		return restored(id, &shard.Renewal{From: m}), err
 	}
 	r, err := shard.Renew(ctx, c.offline.shard(id, scratchDir, nil))
 	if err != nil {
-		return out, err
+		return RestoredShard{}, err
 	}
 	if err := c.step("published"); err != nil {
-		return out, err
+		return RestoredShard{}, err
 	}
 	if err := c.begin(ctx, id, r.Begin); err != nil {
-		return out, err
+		return RestoredShard{}, err
 	}
 	if err := c.step("begun"); err != nil {
-		return out, err
+		return RestoredShard{}, err
 	}
-	if r.From != nil {
-		out.Checkpoint = checkpointTime(r.From.Published())
-	}
-	return out, nil
+	return restored(id, r), nil
 }
 
 func checkpointTime(micros int64) time.Time {

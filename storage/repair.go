@@ -43,7 +43,9 @@ func Repair(ctx context.Context, o Options, accept bool, copies string) ([]*shar
 			failed = errors.Join(failed, err)
 			continue
 		}
-		loss, tail, err := shard.Repair(ctx, w.options(id, log), accept, path.Join(copies, path.Base(w.ShardDir(id))))
+		so := w.options(id, log)
+		so.InLake = o.InLake[id]
+		loss, tail, err := shard.Repair(ctx, so, accept, path.Join(copies, path.Base(w.ShardDir(id))))
 		switch {
 		case err != nil:
 			failed = errors.Join(failed, fmt.Errorf("shard %d: %w", id, err))

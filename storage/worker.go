@@ -49,6 +49,8 @@ type Options struct {
 	// Remote gives each shard where its checkpoints also go; nil: nowhere.
 	Remote      func(millrace.ShardID) shard.Remote
 	FollowEvery time.Duration // see shard.Options
+	// InLake is what the lake has of each shard's buckets; of Repair.
+	InLake map[millrace.ShardID][]shard.InLake
 	// Components.
 	FS         vfs.FS
 	Clock      shard.Clock

@@ -32,7 +32,7 @@ where each bucket goes on. With --accept-loss the shards go on from there. What 
 
 With --nats-url and the other settings of a cluster the logs are its streams in NATS; stop all processes first. A shard goes on from its
 checkpoint in the object store and what can be read of its stream, or, where they know of more, from the files of the worker whose --data-dir
-it is: "its files here" in what is told. The stream is made anew: keep what is in it with "nats stream backup" first, if it may be of use.`
+it is: "its files here" in what is told. Of a table of which the lake at --lake-uri has more than that, the log goes on behind the lake. The stream is made anew: keep what is in it with "nats stream backup" first, if it may be of use.`
 }
 
 // Run implements the command. Something that is lost and not accepted makes it fail, so
@@ -50,6 +50,7 @@ func (c *walRepairCmd) Run(ctx context.Context, k *kong.Context, a *app) error {
 	for _, l := range losses {
 		p("shard %d: %v\n", l.Shard, l.Cause)
 		switch {
+		case l.Behind:
 		case l.From <= l.To:
 			p("  records %d to %d of its log, at least, cannot be read\n", l.From, l.To)
 		default:
@@ -65,6 +66,8 @@ func (c *walRepairCmd) Run(ctx context.Context, k *kong.Context, a *app) error {
 		for _, b := range l.Buckets {
 			table := printable(b.Table.String())
 			switch {
+			case b.InLake != nil:
+				p("  bucket %s of %s: %s\n", b.ID, table, behindLake(b.InLake.Table.Keyed(), b.End))
 			case b.Table.Table == "":
 				p("  bucket %s: of a table that only the lost records describe; all of it is lost\n", b.ID)
 			case b.Begins:

@@ -9,6 +9,7 @@ import (
 
 	"github.com/alecthomas/kong"
 
+	millrace "github.com/millrace/millrace"
 	"github.com/millrace/millrace/errs"
 	"github.com/millrace/millrace/server"
 )
@@ -27,7 +28,18 @@ With --nats-url and the other settings of a cluster it brings back the cluster i
 --data-dir is then a place to work in, with room for the state of two shards.
 
 Rows up to the newest checkpoint of each shard come back, a minute old at most when all was well; the logs begin anew.
-Writes that were acknowledged after that are lost; the command says how old each checkpoint is. A restore that failed is begun again by the same command.`
+Writes that were acknowledged after that are lost; the command says how old each checkpoint is. A restore that failed is begun again by the same command.
+
+Where the lake at --lake-uri has more of a table than its checkpoints, the table goes on behind that: what the lake has of a log table is kept, and of a table with a
+primary key the lake is written anew from what came back. So the lake is asked, and has to answer.`
+}
+
+// behindLake says how a bucket goes on of which the lake has more than came back.
+func behindLake(keyed bool, next millrace.Offset) string {
+	if keyed {
+		return fmt.Sprintf("the lake has changes that are lost; its changelog begins anew at offset %d, and the lake is written anew from its rows", next)
+	}
+	return fmt.Sprintf("the lake has all rows up to offset %d, where its log goes on", next)
 }
 
 // Run implements the command.
@@ -64,6 +76,11 @@ func (c *restoreCmd) Run(ctx context.Context, k *kong.Context, a *app) error {
 			continue
 		}
 		p("  shard %d: of %s, %v ago\n", at.Shard, at.Checkpoint.Format(time.RFC3339), time.Since(at.Checkpoint).Round(time.Second))
+	}
+	for _, at := range r.Points {
+		for _, b := range at.Behind {
+			p("bucket %s of %s: %s\n", b.Bucket, printable(b.Table.Path.String()), behindLake(b.Table.Keyed(), b.Next()))
+		}
 	}
 	if s.NATSURL != "" {
 		p("start the processes of the cluster now\n")

@@ -21,19 +21,24 @@ import (
 
 // Rebuild makes a shard's directory of the newest checkpoint in the object store,
 // complete in itself, for a log that begins anew: it holds the records up to where the
-// state of the checkpoint stands. It returns the manifest of the checkpoint; nil when
-// there is none, and the shard is empty.
+// state of the checkpoint stands. Of what it returns, Begin is for a log that has no
+// records.
 //
 // Of the options it takes ID, Dir (which has nothing of a shard), Cluster, FS, Logger,
-// Remote and those of files.
-func Rebuild(ctx context.Context, o Options) (*Manifest, error) {
+// Remote, InLake and those of files.
+func Rebuild(ctx context.Context, o Options) (*Renewal, error) {
 	o.ensureDefaults()
 	if err := o.FS.MkdirAll(o.Dir, 0o755); err != nil {
 		return nil, fmt.Errorf("shard.Rebuild: %w", err)
 	}
 	m, err := fetch(ctx, &o, func(m *Manifest) error { return isOf(&o, m) })
-	if err != nil || m == nil {
+	if err != nil {
 		return nil, err
+	}
+	r := &Renewal{From: m}
+	if m == nil {
+		r.Behind, err = rebuildBehind(ctx, o, 0)
+		return r, err
 	}
 	next, err := standing(ctx, &o, m, true)
 	if err != nil {
@@ -49,7 +54,8 @@ func Rebuild(ctx context.Context, o Options) (*Manifest, error) {
 		return nil, err
 	}
 	o.Logger.InfoContext(ctx, "shard restored", slog.Int("shard", int(o.ID)), slog.Uint64("number", m.Number), slog.Uint64("lsn", uint64(m.Remote.StateLSN)), slog.Int("buckets", len(m.Buckets)))
-	return m, nil
+	r.Behind, err = rebuildBehind(ctx, o, m.Tail.Epoch)
+	return r, err
 }
 
 // isOf says whether a checkpoint is of the shard.

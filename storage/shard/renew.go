@@ -28,6 +28,8 @@ type Renewal struct {
 	From *Manifest
 	// Begin is where whoever has the log begins it, before the shard is opened.
 	Begin wal.Tail
+	// Behind are the buckets that go on where the lake ends, since it has more of them.
+	Behind []InLake
 }
 
 // Renew makes the newest checkpoint in the object store one of a log that begins anew,
@@ -56,7 +58,12 @@ func Renew(ctx context.Context, o Options) (*Renewal, error) {
 	}
 	s.following = true
 	s.leave(errs.New(errs.Draining, "the shard is being restored"))
-	return r, errors.Join(s.renew(ctx, r.Begin, m, nil), s.closeFiles(), o.FS.RemoveAll(o.Dir))
+	r.Behind = s.behindLake()
+	changes, err := s.goOn(r.Behind)
+	if err == nil {
+		err = s.renew(ctx, r.Begin, m, changes)
+	}
+	return r, errors.Join(err, s.closeFiles(), o.FS.RemoveAll(o.Dir))
 }
 
 // beginBehind draws a log that begins behind all that the one before can have had.
@@ -108,16 +115,9 @@ func fetchStanding(ctx context.Context, o *Options, log wal.Log) (*Manifest, err
 // renew puts the shard as it is into the object store, as a checkpoint of the log that
 // begins behind a tail. from is the one that it goes on from.
 func (s *Shard) renew(ctx context.Context, begin wal.Tail, from *Manifest, changes []func(*kv.Batch) error) error {
-	batch := s.kv.NewBatch()
-	for _, change := range changes {
-		if err := change(batch); err != nil {
-			return errors.Join(err, batch.Discard())
-		}
-	}
-	if err := batch.Commit(begin.LSN); err != nil {
+	if err := s.change(changes, begin); err != nil {
 		return err
 	}
-	s.applied.Store(&appliedAt{lsn: begin.LSN, tail: begin})
 	renewed := from.Published()
 	if renewed == 0 {
 		renewed = -1
@@ -182,11 +182,15 @@ func Reclaim(ctx context.Context, o Options, accept bool) (_ *Loss, _ *Renewal, 
 	if err := rp.settle(ctx); err != nil || !accept {
 		return rp.loss, nil, err
 	}
-	r := &Renewal{From: m}
+	r := &Renewal{From: m, Behind: rp.behind}
 	if r.Begin, err = beginBehind(rp.last()); err != nil {
 		return nil, nil, err
 	}
-	return rp.loss, r, s.renew(ctx, r.Begin, m, rp.batch)
+	changes, err := rp.changes()
+	if err != nil {
+		return nil, nil, err
+	}
+	return rp.loss, r, s.renew(ctx, r.Begin, m, changes)
 }
 
 // unsound says why a shard cannot be opened from the object store and its log; nil when

@@ -33,6 +33,8 @@ type Loss struct {
 	// here know of later ones than the log has.
 	Applied millrace.LSN
 	Ahead   bool
+	// Behind says that the log is sound, and only the lake has more than it.
+	Behind bool
 }
 
 // BucketLoss is how a bucket stands without the lost records.
@@ -46,10 +48,12 @@ type BucketLoss struct {
 	// Begins is set of a keyed table whose rows are newer than what is left of its log:
 	// nothing of the rows is lost, and the log begins anew there.
 	Begins bool
+	// InLake is set when the lake has more of the bucket, behind which its log goes on.
+	InLake *InLake
 }
 
-// Repair says what is wrong with the log of a shard that is not served; nil when
-// nothing is. When the loss is accepted, what can be read of the log is applied, the
+// Repair says what is wrong with the log of a shard that is not served, also that the lake
+// has more than it (Options.InLake); nil when nothing is. When the loss is accepted, what can be read of the log is applied, the
 // files of the shard are made whole as of that, and they belong to a new incarnation of
 // the log from then on, which begins behind the returned tail. Whoever has the log
 // begins it there (wal.Options.Begin) before the shard is opened. With Options.Remote,
@@ -67,8 +71,14 @@ func Repair(ctx context.Context, o Options, accept bool, copies string) (_ *Loss
 	s.leave(errs.New(errs.Draining, "the shard is being repaired"))
 	defer func() { err = errors.Join(err, s.closeFiles()) }()
 	rp := &repair{s: s, applied: s.replayer.applied}
-	if err := rp.examine(ctx); err != nil || rp.loss == nil {
+	if err := rp.examine(ctx); err != nil {
 		return nil, wal.Tail{}, err
+	}
+	if rp.loss == nil {
+		if len(s.behindLake()) == 0 {
+			return nil, wal.Tail{}, nil
+		}
+		rp.loss = &Loss{Shard: o.ID, Cause: errBehind, Behind: true, From: s.replayer.lsn + 1, To: s.replayer.lsn, Applied: s.replayer.lsn}
 	}
 	if err := rp.settle(ctx); err != nil {
 		return nil, wal.Tail{}, err
@@ -91,6 +101,7 @@ type repair struct {
 	loss    *Loss
 	batch   []func(*kv.Batch) error
 	anew    []*bucketState // whose logs begin anew
+	behind  []InLake       // what the lake has more of
 }
 
 // examine applies the log as far as it can be read, as every start does.
@@ -169,8 +180,38 @@ func (rp *repair) settle(ctx context.Context) error {
 		}
 		rp.loss.Buckets = append(rp.loss.Buckets, l)
 	}
+	rp.settleBehind()
 	slices.SortFunc(rp.loss.Buckets, func(a, b BucketLoss) int { return a.ID.Compare(b.ID) })
 	return nil
+}
+
+// errBehind is the cause when the log is sound, and yet not all that there was.
+var errBehind = errs.New(errs.CorruptData, "the lake has records that the log does not have: it was set back, as by a copy of the data directory that was put back")
+
+// settleBehind finds the buckets of which the lake has more than will be here.
+func (rp *repair) settleBehind() {
+	at := make(map[millrace.BucketID]int, len(rp.loss.Buckets))
+	for i := range rp.loss.Buckets {
+		at[rp.loss.Buckets[i].ID] = i
+	}
+	for _, l := range rp.s.o.InLake {
+		i, known := at[l.Bucket]
+		if known && l.End <= rp.loss.Buckets[i].End || l.End == 0 {
+			continue
+		}
+		if !known {
+			i = len(rp.loss.Buckets)
+			rp.loss.Buckets = append(rp.loss.Buckets, BucketLoss{})
+		}
+		rp.loss.Buckets[i] = BucketLoss{ID: l.Bucket, Table: l.Table.Path, End: l.Next(), InLake: &l}
+		rp.behind = append(rp.behind, l)
+	}
+}
+
+// changes are those of the state; the logs change here.
+func (rp *repair) changes() ([]func(*kv.Batch) error, error) {
+	more, err := rp.s.goOn(rp.behind)
+	return append(rp.batch, more...), err
 }
 
 // setBack makes the state of a log table's bucket what its log is, and its writers
@@ -214,9 +255,18 @@ func (rp *repair) keep(copies string) error {
 			return fmt.Errorf("shard.Repair: %w", err)
 		}
 	}
+	copied := make([]millrace.BucketID, 0, len(rp.anew)+len(rp.behind))
 	for _, b := range rp.anew {
-		dir := s.bucketOptions(b.id).Dir
-		to := path.Join(copies, segmentsDir, b.id.String())
+		copied = append(copied, b.id)
+	}
+	for _, l := range rp.behind {
+		if s.buckets[l.Bucket] != nil && !slices.Contains(copied, l.Bucket) {
+			copied = append(copied, l.Bucket)
+		}
+	}
+	for _, id := range copied {
+		dir := s.bucketOptions(id).Dir
+		to := path.Join(copies, segmentsDir, id.String())
 		if err := fs.MkdirAll(path.Dir(to), 0o755); err != nil {
 			return fmt.Errorf("shard.Repair: %w", err)
 		}
@@ -275,16 +325,13 @@ func (rp *repair) publish(ctx context.Context) (wal.Tail, error) {
 			return wal.Tail{}, err
 		}
 	}
-	batch := s.kv.NewBatch()
-	for _, change := range rp.batch {
-		if err := change(batch); err != nil {
-			return wal.Tail{}, errors.Join(err, batch.Discard())
-		}
+	changes, err := rp.changes()
+	if err == nil {
+		err = s.change(changes, begin)
 	}
-	if err := batch.Commit(begin.LSN); err != nil {
+	if err != nil {
 		return wal.Tail{}, err
 	}
-	s.applied.Store(&appliedAt{lsn: begin.LSN, tail: begin})
 	s.manifest.lsn = 0 // one is due, wherever that stood
 	if s.o.Remote == nil {
 		s.uploads.part = nil

@@ -9,6 +9,7 @@ import (
 
 	"github.com/cockroachdb/pebble/v2"
 	"github.com/cockroachdb/pebble/v2/vfs"
+	"github.com/prometheus/client_golang/prometheus"
 	"golang.org/x/sync/semaphore"
 
 	millrace "github.com/millrace/millrace"
@@ -61,7 +62,10 @@ type Options struct {
 	Remote Remote
 	// Lease says why the shard must not answer at this moment; nil, or its nil error,
 	// when it may. It is called for every answer.
-	Lease     func() error
+	Lease func() error
+	// InLake is what the lake has of the shard's buckets; of Rebuild, Renew, Reclaim and
+	// Repair.
+	InLake    []InLake
 	repairing bool // files and log need not match
 	// Hook is called at named points of the write and checkpoint path, so that
 	// tests can stop there; nil in production.
@@ -93,6 +97,9 @@ func (o *Options) ensureDefaults() {
 	}
 	if o.Hook == nil {
 		o.Hook = func(string) {}
+	}
+	if o.Metrics == nil { // a command, which nobody looks into
+		o.Metrics = NewMetrics(prometheus.NewRegistry())
 	}
 }
 

@@ -22,6 +22,21 @@ func (f *Format) Open(ctx context.Context, desc *millrace.Table) (lake.Table, er
 	return t, nil
 }
 
+// Ends are the offsets of the newest snapshot of a table's lake table; nil when there is
+// none. Other than Open it makes nothing.
+func (f *Format) Ends(ctx context.Context, desc *millrace.Table) (lake.Offsets, error) {
+	t := f.handle(desc.ID, desc.Path)
+	t.desc = desc
+	if v, err := t.load(ctx); v == nil || err != nil {
+		return nil, err
+	}
+	_, s, err := t.current(ctx)
+	if err != nil || s == nil {
+		return nil, err
+	}
+	return s.Offsets(), nil
+}
+
 // Newest implements lake.Table.
 func (t *lakeTable) Newest(ctx context.Context) (lake.Snapshot, error) {
 	_, s, err := t.current(ctx)
