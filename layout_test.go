@@ -29,11 +29,11 @@ var mayImport = map[string][]string{
 	"catalog": {".", "errs", "row", "internal", "objstore"},
 	"auth":    {".", "errs"},
 	"trace":   {".", "errs"},
-	// Memory for what is being received.
+	// Memory for what is being received and sent.
 	"admit":   {"errs"},
 	"openapi": {".", "errs"},
 	"lake":    {".", "errs", "row", "filter"},
-	"router":  {".", "errs", "row", "filter", "lake", "storage", "trace"},
+	"router":  {".", "errs", "admit", "row", "filter", "lake", "storage", "trace"},
 	"tier":    {".", "errs", "row", "filter", "lake", "objstore", "router", "storage", "trace"},
 	"sql":     {".", "errs", "row", "filter", "lake", "storage", "router", "catalog"},
 	// What the doors see of the catalog, and what the router asks.

@@ -18,7 +18,7 @@ import (
 	"github.com/millrace/millrace/errs"
 )
 
-func newRoom(bytes int64) *Room { return New(bytes, time.Now, prometheus.NewRegistry()) }
+func newRoom(bytes int64) *Room { return New(Received, bytes, time.Now, prometheus.NewRegistry()) }
 
 // waits lets a take begin to wait, and gives where its outcome comes.
 func waits(t *testing.T, r *Room, bytes int64, hold *Hold, patience time.Duration) chan error {
@@ -95,7 +95,7 @@ func TestRoom(t *testing.T) {
 // M3: a hold takes what came, and gives back all of it, also when it is refused.
 func TestHold(t *testing.T) {
 	now := time.Unix(0, 0)
-	r := New(10*piece, func() time.Time { return now }, prometheus.NewRegistry())
+	r := New(Received, 10*piece, func() time.Time { return now }, prometheus.NewRegistry())
 	h := r.Hold()
 	in := h.Reader(t.Context(), strings.NewReader(strings.Repeat("x", 3*piece+1)))
 	b := make([]byte, 1)
@@ -125,6 +125,56 @@ func TestHold(t *testing.T) {
 	h.Done()
 	h.Done()
 	require.Zero(t, r.used)
+}
+
+// M1, M3: the rows of a body take room besides it, and a body and rows that are more than the
+// room take all of it, when nobody else has anything.
+func TestHoldRows(t *testing.T) {
+	r := newRoom(8 * piece)
+	r.patience = [2]time.Duration{time.Millisecond, time.Millisecond}
+	h, other := r.Hold(), r.Hold()
+	require.NoError(t, h.Grow(t.Context(), piece))
+	require.NoError(t, h.Rows(t.Context(), piece+1))
+	require.Equal(t, int64(3*piece), r.Held())
+	require.NoError(t, other.Grow(t.Context(), 1))
+	require.Equal(t, errs.Overloaded, errs.CodeOf(h.Rows(t.Context(), 100*piece)), "another has a piece")
+	require.Equal(t, int64(piece), r.Held())
+	other.Done()
+	require.NoError(t, h.Grow(t.Context(), 1), "it begins anew")
+	require.NoError(t, h.Rows(t.Context(), 100*piece))
+	require.Equal(t, r.Limit(), r.Held())
+	h.Done()
+	require.Zero(t, r.Held())
+}
+
+// M1, M3: what is sent is held by what it is now; who holds it for long lets go of it when
+// others wait.
+func TestHoldSet(t *testing.T) {
+	now := time.Unix(0, 0)
+	r := New(Sent, 100, func() time.Time { return now }, prometheus.NewRegistry())
+	h := r.Hold()
+	set := func(h *Hold, bytes int64) error { return h.Set(t.Context(), bytes, time.Millisecond) }
+	require.NoError(t, set(h, 50))
+	require.NoError(t, set(h, 20))
+	require.NoError(t, set(h, 30))
+	require.Equal(t, int64(30), r.Held())
+	now = now.Add(time.Hour)
+	require.NoError(t, h.Slow(), "nobody waits")
+	other := r.Hold()
+	require.Equal(t, errs.Overloaded, errs.CodeOf(set(other, 21)), "it would be more than half")
+	require.Equal(t, int64(30), r.Held())
+	waiting := waits(t, r, 30, nil, time.Minute)
+	require.NoError(t, other.Slow(), "it has nothing")
+	err := h.Slow()
+	require.Equal(t, errs.Overloaded, errs.CodeOf(err))
+	require.Contains(t, err.Error(), "slowly")
+	require.NoError(t, <-waiting)
+	require.Equal(t, int64(30), r.Held())
+	r.Give(30)
+	require.NoError(t, set(h, 1000), "all that there is")
+	require.Equal(t, int64(100), r.Held())
+	require.NoError(t, set(h, 0))
+	require.Zero(t, r.Held())
 }
 
 // M2: many bodies that together need several times the room, each holding part of it while

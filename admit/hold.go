@@ -11,10 +11,12 @@ import (
 // piece is what a hold takes at a time.
 const piece = 16 << 10
 
-// Hold is what a body takes of a room.
+// Hold is what one client takes of a room: with what comes of a body and the rows of it, by
+// Grow and Rows, or with what is sent to it, by Set.
 type Hold struct {
 	room  *Room
 	came  int64     // and is not done with
+	rows  int64     // of what came, besides it
 	taken int64     // of the room
 	since time.Time // when the first of what is held came
 }
@@ -28,24 +30,76 @@ func (h *Hold) Grow(ctx context.Context, bytes int) error {
 		h.since = h.room.now()
 	}
 	h.came += int64(bytes)
-	if h.taken > 0 && h.room.now().Sub(h.since) > slowHold && h.room.Contended() {
-		h.Done()
-		h.room.refused.WithLabelValues("slow").Inc()
-		return &errs.Error{Code: errs.Overloaded, RetryAfter: maxHint, Message: "the body comes slowly, and others wait for the memory that it takes: send less at a time, or come back later"}
+	if err := h.Slow(); err != nil {
+		return err
 	}
-	for h.taken < h.came {
-		patience, holding := h.room.patience[0], (*Hold)(nil)
+	return h.fill(ctx)
+}
+
+// Rows takes room for the rows that were decoded of what came: so many bytes by now.
+func (h *Hold) Rows(ctx context.Context, bytes int64) error {
+	if h.taken == 0 {
+		h.since = h.room.now()
+	}
+	h.rows = bytes
+	return h.fill(ctx)
+}
+
+// fill takes what is missing. Of what would be more than the room it takes all of it.
+func (h *Hold) fill(ctx context.Context) error {
+	for h.taken < min(h.came+h.rows, h.room.limit) {
+		patience := h.room.patience[0]
 		if h.taken > 0 {
-			patience, holding = h.room.patience[1], h
+			patience = h.room.patience[1]
 		}
-		more := min(piece, h.room.limit)
-		if err := h.room.take(ctx, more, holding, patience); err != nil {
-			h.Done()
+		if err := h.take(ctx, min(piece, h.room.limit-h.taken), patience); err != nil {
 			return err
 		}
-		h.taken += more
 	}
 	return nil
+}
+
+// take takes bytes more, and lets go of all when there is no room for them.
+func (h *Hold) take(ctx context.Context, bytes int64, patience time.Duration) error {
+	holding := h
+	if h.taken == 0 {
+		holding = nil
+	}
+	if err := h.room.take(ctx, bytes, holding, patience); err != nil {
+		h.Done()
+		return err
+	}
+	h.taken += bytes
+	return nil
+}
+
+// Set takes or gives back what makes it so many bytes, at most the room, and waits for them
+// for patience at most.
+func (h *Hold) Set(ctx context.Context, bytes int64, patience time.Duration) error {
+	bytes = min(bytes, h.room.limit)
+	switch {
+	case bytes == 0:
+		h.Done()
+	case bytes > h.taken:
+		if h.taken == 0 {
+			h.since = h.room.now()
+		}
+		return h.take(ctx, bytes-h.taken, patience)
+	case bytes < h.taken:
+		h.room.done(h.taken-bytes, nil)
+		h.taken = bytes
+	}
+	return nil
+}
+
+// Slow refuses a client that has held something for slowHold while others wait.
+func (h *Hold) Slow() error {
+	if h.taken == 0 || h.room.now().Sub(h.since) <= slowHold || !h.room.Contended() {
+		return nil
+	}
+	h.Done()
+	h.room.refused.WithLabelValues("slow").Inc()
+	return &errs.Error{Code: errs.Overloaded, RetryAfter: maxHint, Message: h.room.of.slow()}
 }
 
 // Done gives back what was taken. The hold can be used again.
@@ -53,7 +107,7 @@ func (h *Hold) Done() {
 	if h.taken > 0 {
 		h.room.done(h.taken, h)
 	}
-	h.came, h.taken = 0, 0
+	h.came, h.rows, h.taken = 0, 0, 0
 }
 
 // Reader reads from r, and takes room for what it reads.

@@ -24,8 +24,32 @@ const (
 	maxPassed = 1000
 )
 
-// Room is what all bodies under way may take together.
+// Of is what a room is for.
+type Of string
+
+// The rooms that there are.
+const (
+	Received Of = "received" // bodies and batches that clients send
+	Sent     Of = "sent"     // rows that clients are sent
+)
+
+func (o Of) full() string {
+	if o == Sent {
+		return "so much is being read that there is no memory for more at the moment"
+	}
+	return "so much is being received that there is no memory for more at the moment"
+}
+
+func (o Of) slow() string {
+	if o == Sent {
+		return "the answer is taken slowly, and others wait for the memory that it takes: read less at a time, or come back later"
+	}
+	return "the body comes slowly, and others wait for the memory that it takes: send less at a time, or come back later"
+}
+
+// Room is what all of one kind that is under way may take together.
 type Room struct {
+	of      Of
 	limit   int64
 	now     func() time.Time
 	refused *prometheus.CounterVec
@@ -46,20 +70,16 @@ type waiter struct {
 	ready  chan struct{}
 }
 
-// New makes a room of so many bytes.
-func New(limit int64, now func() time.Time, reg prometheus.Registerer) *Room {
+// New makes a room of so many bytes. Several of a process need a registerer with a label each.
+func New(of Of, limit int64, now func() time.Time, reg prometheus.Registerer) *Room {
 	p := promauto.With(reg)
 	r := &Room{
-		limit: limit, now: now, patience: [2]time.Duration{freshPatience, heldPatience},
-		refused: p.NewCounterVec(prometheus.CounterOpts{Name: "millrace_admit_refused_total", Help: "Bodies refused since there was no memory for them in time (full), or since they came too slowly while others waited (slow)."}, []string{"reason"}),
-		waited:  p.NewCounter(prometheus.CounterOpts{Name: "millrace_admit_wait_seconds_total", Help: "Time that bodies waited for memory."}),
+		of: of, limit: limit, now: now, patience: [2]time.Duration{freshPatience, heldPatience},
+		refused: p.NewCounterVec(prometheus.CounterOpts{Name: "millrace_admit_refused_total", Help: "Bodies and answers refused since there was no memory for them in time (full), or since they came or went too slowly while others waited (slow)."}, []string{"reason"}),
+		waited:  p.NewCounter(prometheus.CounterOpts{Name: "millrace_admit_wait_seconds_total", Help: "Time that bodies and answers waited for memory."}),
 	}
-	p.NewGaugeFunc(prometheus.GaugeOpts{Name: "millrace_admit_held_bytes", Help: "Bytes of bodies and batches that were received and are not done with."}, func() float64 {
-		r.mu.Lock()
-		defer r.mu.Unlock()
-		return float64(r.used)
-	})
-	p.NewGaugeFunc(prometheus.GaugeOpts{Name: "millrace_admit_limit_bytes", Help: "Bytes that bodies and batches may take together."}, func() float64 { return float64(limit) })
+	p.NewGaugeFunc(prometheus.GaugeOpts{Name: "millrace_admit_held_bytes", Help: "Bytes of bodies and batches that were received and of rows that are sent, and are not done with."}, func() float64 { return float64(r.Held()) })
+	p.NewGaugeFunc(prometheus.GaugeOpts{Name: "millrace_admit_limit_bytes", Help: "Bytes that they may take together."}, func() float64 { return float64(limit) })
 	for _, reason := range []string{"full", "slow"} {
 		r.refused.WithLabelValues(reason)
 	}
@@ -68,6 +88,13 @@ func New(limit int64, now func() time.Time, reg prometheus.Registerer) *Room {
 
 // Limit is the most that one can ask for.
 func (r *Room) Limit() int64 { return r.limit }
+
+// Held is what is taken of it.
+func (r *Room) Held() int64 {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.used
+}
 
 // fits says whether there is room for bytes. REQUIRES: r.mu is held.
 func (r *Room) fits(bytes int64, hold *Hold) bool {
@@ -136,7 +163,7 @@ func (r *Room) take(ctx context.Context, bytes int64, hold *Hold, patience time.
 		return err
 	}
 	r.refused.WithLabelValues("full").Inc()
-	return &errs.Error{Code: errs.Overloaded, RetryAfter: hint, Message: "so much is being received that there is no memory for more at the moment"}
+	return &errs.Error{Code: errs.Overloaded, RetryAfter: hint, Message: r.of.full()}
 }
 
 // next lets in those whose turn it is: of those who hold something all that fit, which is

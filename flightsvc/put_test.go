@@ -331,7 +331,9 @@ func TestPutForeignMetadata(t *testing.T) {
 
 // A load many times larger than the room that writes may take goes through it.
 func TestPutWithinItsRoom(t *testing.T) {
-	f := newFixture(t, func(o *flightsvc.Options) { o.Room = admit.New(1<<20, time.Now, prometheus.NewRegistry()) })
+	f := newFixture(t, func(o *flightsvc.Options) {
+		o.Room = admit.New(admit.Received, 1<<20, time.Now, prometheus.NewRegistry())
+	})
 	f.table("t", false, 2)
 	rec := wide(4, 300<<10)
 	done := make(chan error)

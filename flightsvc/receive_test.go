@@ -95,7 +95,7 @@ func TestMessagesWithinBounds(t *testing.T) {
 func TestExchangeTakesRoom(t *testing.T) {
 	var room *admit.Room
 	f := newFixture(t, func(o *flightsvc.Options) {
-		room = admit.New(1<<20, o.Clock.Now, o.Registerer)
+		room = admit.New(admit.Received, 1<<20, o.Clock.Now, o.Registerer)
 		o.Room = room
 	})
 	f.table("t", true, 1)

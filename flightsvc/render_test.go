@@ -23,7 +23,7 @@ import (
 // Every code is rendered with its gRPC code, as the reason of an ErrorInfo, and
 // with the time to wait where there is one; the text begins with it.
 func TestEveryCodeIsRendered(t *testing.T) {
-	s := New(Options{Room: admit.New(1, time.Now, prometheus.NewRegistry()), Logger: slog.New(slog.DiscardHandler), Registerer: prometheus.NewRegistry()})
+	s := New(Options{Room: admit.New(admit.Received, 1, time.Now, prometheus.NewRegistry()), Logger: slog.New(slog.DiscardHandler), Registerer: prometheus.NewRegistry()})
 	for _, k := range errs.Kinds() {
 		err := s.render(t.Context(), &call{requestID: "r1"}, fmt.Errorf("layer: %w", errs.New(k.Code, "the message")))
 		st, ok := status.FromError(err)
@@ -47,7 +47,7 @@ func TestEveryCodeIsRendered(t *testing.T) {
 // However long an error is, its status fits into the 8 KiB of trailers that gRPC's
 // C core takes, message and details together.
 func TestStatusFitsTheTrailers(t *testing.T) {
-	s := New(Options{Room: admit.New(1, time.Now, prometheus.NewRegistry()), Logger: slog.New(slog.DiscardHandler), Registerer: prometheus.NewRegistry()})
+	s := New(Options{Room: admit.New(admit.Received, 1, time.Now, prometheus.NewRegistry()), Logger: slog.New(slog.DiscardHandler), Registerer: prometheus.NewRegistry()})
 	e := errs.New(errs.InvalidValue, "%s", strings.Repeat("ü", 10_000)).With("offsets", strings.Repeat("y", 10_000)).With("small", 1)
 	for i := range int64(100) {
 		e.Fields = append(e.Fields, errs.FieldError{Index: &i, Field: "f", Code: errs.InvalidValue, Message: strings.Repeat("z", 500)})
@@ -61,7 +61,7 @@ func TestStatusFitsTheTrailers(t *testing.T) {
 // Rows at fault are all named, the first by the message; what a call was ended for
 // counts more than what it says itself.
 func TestRenderedTexts(t *testing.T) {
-	s := New(Options{Room: admit.New(1, time.Now, prometheus.NewRegistry()), Logger: slog.New(slog.DiscardHandler), Registerer: prometheus.NewRegistry()})
+	s := New(Options{Room: admit.New(admit.Received, 1, time.Now, prometheus.NewRegistry()), Logger: slog.New(slog.DiscardHandler), Registerer: prometheus.NewRegistry()})
 	e := errs.Row(errs.TypeMismatch, 3, "a", "not a number")
 	seven := int64(7)
 	e.Fields = append(e.Fields, errs.FieldError{Index: &seven, Field: "b", Code: errs.NullNotAllowed, Message: "NULL"})

@@ -97,7 +97,7 @@ func (o *Options) ensureDefaults() {
 		o.DrainGrace = defaultDrainGrace
 	}
 	if o.Room == nil {
-		o.Room = admit.New(defaultPutBytes, func() time.Time { return o.Clock.Now() }, o.Registerer)
+		o.Room = admit.New(admit.Received, defaultPutBytes, func() time.Time { return o.Clock.Now() }, o.Registerer)
 	}
 	if o.MaxStreams == 0 {
 		o.MaxStreams = defaultMaxStreams

@@ -10,6 +10,7 @@ import (
 	"github.com/millrace/millrace/router"
 	"github.com/millrace/millrace/row"
 	"github.com/millrace/millrace/row/arrowrow"
+	"github.com/millrace/millrace/storage/segment"
 )
 
 // arrow applies an Arrow stream, one message a chunk.
@@ -71,6 +72,9 @@ func (wr *writing) batch(plan *arrowrow.Plan, rec arrow.RecordBatch, first int64
 		return err
 	}
 	defer rows.Release()
+	if err := wr.rowsRoom(segment.RecordBytes(rows.Record)); err != nil {
+		return err
+	}
 	return wr.withDeadline(func() error { return wr.write(rows, first) })
 }
 

@@ -115,6 +115,9 @@ func (h *Handler) poll(w http.ResponseWriter, r *http.Request, rd *router.Reader
 			out, err = appendChunk(out, enc, c, &n)
 			c.Release()
 		}
+		if err == nil {
+			err = rd.Keep(r.Context(), int64(cap(out)))
+		}
 		if err != nil {
 			h.problem(w, r, err)
 			return

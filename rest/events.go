@@ -29,6 +29,7 @@ func (h *Handler) streamEvents(w http.ResponseWriter, r *http.Request, rd *route
 	ctx, cancel := h.untilDrain(r)
 	defer cancel()
 	s := newStream(w, typeSSE)
+	s.slow = rd.Slow
 	enc := jsonrow.NewEncoder(rd.Plan().Columns, opts)
 	err := s.write([]byte("retry: 2000\nid: " + rd.Cursor() + "\n\n"))
 	if err == nil {

@@ -104,7 +104,7 @@ func TestReadsBelowTheStart(t *testing.T) {
 	n := newNode(t)
 	n.must("POST", "/v1/databases", `{"name":"d"}`)
 	n.must("POST", "/v1/databases/d/tables", `{"name":"t","columns":[{"name":"k","type":"BIGINT"},{"name":"v","type":"STRING"}],"properties":{"table.log.ttl":"1min"}}`)
-	big := strings.Repeat("x", 900<<10)
+	big := strings.Repeat("x", 450<<10)
 	write := func(rows int) {
 		for k := range rows {
 			n.must("POST", table+"/records", fmt.Sprintf(`{"rows":[{"k":%d,"v":"%s"}]}`, k, big))

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"io"
+	"net/http"
 
 	"github.com/millrace/millrace/errs"
 	"github.com/millrace/millrace/row/jsonrow"
@@ -21,7 +22,7 @@ func (wr *writing) ndjson() error {
 	if err != nil {
 		return err
 	}
-	lines := jsonrow.NewLines(b)
+	lines := jsonrow.NewLinesSize(b, lineBuffer(wr.r))
 	c := chunk{decoder: d}
 	n := 0
 	for {
@@ -34,6 +35,9 @@ func (wr *writing) ndjson() error {
 		}
 		n++
 		wr.add(&c, raw, index)
+		if err := wr.decoded(&c); err != nil {
+			return err
+		}
 		if n >= chunkRows || c.bytes >= chunkBytes || d.Full() {
 			if err := wr.applyChunk(&c, n); err != nil {
 				return err
@@ -45,6 +49,20 @@ func (wr *writing) ndjson() error {
 			}
 		}
 	}
+}
+
+// A small body needs a small buffer for its lines.
+const (
+	leastLineBuffer = 4 << 10
+	mostLineBuffer  = 64 << 10
+)
+
+// lineBuffer is the buffer for the lines of a body.
+func lineBuffer(r *http.Request) int {
+	if r.ContentLength < 0 || r.Header.Get("Content-Encoding") != "" { // its length is not known
+		return mostLineBuffer
+	}
+	return int(min(max(r.ContentLength, leastLineBuffer), mostLineBuffer))
 }
 
 // applyChunk writes a chunk of a stream under a deadline of its own. A chunk of

@@ -141,6 +141,9 @@ func prefixPage(r *http.Request, rd *router.Reader, opts jsonrow.EncodeOptions) 
 			out, err = appendChunk(out, enc, c, &n)
 			c.Release()
 		}
+		if err == nil {
+			err = rd.Keep(r.Context(), int64(cap(out)))
+		}
 		if err != nil {
 			return nil, err
 		}

@@ -33,6 +33,7 @@ func (h *Handler) Scan(w http.ResponseWriter, r *http.Request, database openapi.
 	if err == nil {
 		req, err = router.DecodeReadRequest(b, nil)
 	}
+	doneWith(r)
 	h.scan(w, r, database+"."+table, req, err)
 }
 
@@ -116,6 +117,9 @@ func (h *Handler) page(w http.ResponseWriter, r *http.Request, rd *router.Reader
 		if err == nil {
 			out, err = appendChunk(out, enc, c, &n)
 			c.Release()
+		}
+		if err == nil {
+			err = rd.Keep(r.Context(), int64(cap(out)))
 		}
 		if err != nil {
 			return err

@@ -30,6 +30,9 @@ type stream struct {
 	rc   *http.ResponseController
 	sent int64
 	gone bool // the client takes nothing any more
+	// slow is an error when others wait for the memory that the client takes too slowly; nil:
+	// it takes none that is counted.
+	slow func() error
 }
 
 func newStream(w http.ResponseWriter, media string) *stream {
@@ -40,6 +43,11 @@ func newStream(w http.ResponseWriter, media string) *stream {
 }
 
 func (s *stream) write(parts ...[]byte) error {
+	if s.slow != nil {
+		if err := s.slow(); err != nil {
+			return err
+		}
+	}
 	// Servers without deadlines (tests) have none to set.
 	_ = s.rc.SetWriteDeadline(time.Now().Add(streamStall)) //nolint:forbidigo // a deadline of the operating system's, not of ours
 	for _, p := range parts {
@@ -108,18 +116,40 @@ func next(ctx context.Context, rd *router.Reader, wait time.Duration) (*router.C
 	return c, err
 }
 
+// beginStream begins an answer that is a stream. A bounded one has its first chunk before, so
+// that a client for which there is no memory is told so by the status; it has no stream then.
+func (h *Handler) beginStream(ctx context.Context, w http.ResponseWriter, r *http.Request, rd *router.Reader, media string) (s *stream, first *router.Chunk, err error) {
+	if !rd.Plan().Follow {
+		if first, err = next(ctx, rd, idleWait); errs.Is(err, errs.Overloaded) {
+			h.problem(w, r, err)
+			return nil, nil, err
+		}
+	}
+	w.Header().Set("Trailer", headerStats)
+	s = newStream(w, media)
+	s.slow = rd.Slow
+	return s, first, err
+}
+
 // streamNDJSON answers with a row a line. A failure ends it with an error line.
 func (h *Handler) streamNDJSON(w http.ResponseWriter, r *http.Request, rd *router.Reader, opts jsonrow.EncodeOptions) {
 	ctx, cancel := h.untilDrain(r)
 	defer cancel()
-	w.Header().Set("Trailer", headerStats)
-	s := newStream(w, typeNDJSON)
+	s, first, err := h.beginStream(ctx, w, r, rd, typeNDJSON)
+	if s == nil {
+		return
+	}
 	enc := jsonrow.NewEncoder(rd.Plan().Columns, opts)
-	buf := make([]byte, 0, 256<<10)
-	err := s.flushHead(rd)
+	var buf []byte
+	if err == nil {
+		err = s.flushHead(rd)
+	}
 	for err == nil {
-		var c *router.Chunk
-		if c, err = next(ctx, rd, idleWait); err != nil || c == nil {
+		c := first
+		if first = nil; c == nil {
+			c, err = next(ctx, rd, idleWait)
+		}
+		if err != nil || c == nil {
 			continue
 		}
 		buf, err = s.lines(buf[:0], enc, c)
@@ -128,9 +158,17 @@ func (h *Handler) streamNDJSON(w http.ResponseWriter, r *http.Request, rd *route
 			err = s.flush()
 		}
 	}
+	releaseChunk(first)
 	s.failLine(h, w, r, err)
 	rd.Stats().BytesShipped = s.sent
 	w.Header().Set(headerStats, string(jsonText(rd.Stats())))
+}
+
+// releaseChunk lets go of a chunk that there was no time for.
+func releaseChunk(c *router.Chunk) {
+	if c != nil {
+		c.Release()
+	}
 }
 
 // failLine ends a stream of lines with an error, unless err is its end.
@@ -186,15 +224,22 @@ func (h *Handler) streamArrow(w http.ResponseWriter, r *http.Request, rd *router
 	}
 	ctx, cancel := h.untilDrain(r)
 	defer cancel()
-	w.Header().Set("Trailer", headerStats)
-	s := newStream(w, typeArrow)
-	err := s.schema(rd.Plan().Schema)
+	s, first, err := h.beginStream(ctx, w, r, rd, typeArrow)
+	if s == nil {
+		return
+	}
+	if bad := s.schema(rd.Plan().Schema); bad != nil {
+		err = bad
+	}
 	if err == nil {
 		err = s.flushHead(rd)
 	}
 	for err == nil {
-		var c *router.Chunk
-		if c, err = next(ctx, rd, idleWait); err != nil || c == nil {
+		c := first
+		if first = nil; c == nil {
+			c, err = next(ctx, rd, idleWait)
+		}
+		if err != nil || c == nil {
 			continue
 		}
 		err = s.arrow(c, codec)
@@ -203,6 +248,7 @@ func (h *Handler) streamArrow(w http.ResponseWriter, r *http.Request, rd *router
 			err = s.flush()
 		}
 	}
+	releaseChunk(first)
 	rd.Stats().BytesShipped = s.sent
 	s.endArrow(h, r, err)
 	w.Header().Set(headerStats, string(jsonText(rd.Stats())))

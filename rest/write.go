@@ -18,6 +18,7 @@ import (
 	"github.com/millrace/millrace/router"
 	"github.com/millrace/millrace/row"
 	"github.com/millrace/millrace/row/jsonrow"
+	"github.com/millrace/millrace/storage/segment"
 )
 
 // Limits of a write.
@@ -269,6 +270,9 @@ func (wr *writing) json(w http.ResponseWriter) error {
 	c := chunk{decoder: d}
 	for i, raw := range parts.Items {
 		wr.add(&c, raw, int64(i))
+		if err := wr.decoded(&c); err != nil {
+			return err
+		}
 	}
 	return wr.apply(&c)
 }
@@ -311,6 +315,7 @@ type chunk struct {
 	decoder *jsonrow.Decoder
 	index   []int64 // number in the request of each row
 	bytes   int
+	counted int // bytes of the rows, for which there is room
 }
 
 // add takes a row into the chunk. A bad row is noted; it fails the chunk when the
@@ -336,6 +341,28 @@ func (wr *writing) add(c *chunk, raw []byte, index int64) {
 	}
 }
 
+// rowsTimes is how many times the bytes of decoded rows a write of them takes: once as they
+// are, and once as they are on the way to the log.
+const rowsTimes = 2
+
+// decoded takes room for the rows of a chunk as they become more.
+func (wr *writing) decoded(c *chunk) error {
+	n := c.decoder.Bytes()
+	if n <= c.counted {
+		return nil
+	}
+	c.counted = n
+	return wr.rowsRoom(int64(n))
+}
+
+// rowsRoom takes room for so many bytes of decoded rows.
+func (wr *writing) rowsRoom(bytes int64) error {
+	if hold := holdOf(wr.r); hold != nil {
+		return hold.Rows(wr.r.Context(), rowsTimes*bytes)
+	}
+	return nil
+}
+
 func appendFields(to, more []errs.FieldError) []errs.FieldError {
 	return append(to, more[:min(len(more), max(0, errs.MaxFieldErrors-len(to)))]...)
 }
@@ -354,7 +381,10 @@ func (wr *writing) apply(c *chunk) error {
 			rows.Numbers = slices.Clone(c.index)
 		}
 	}
-	c.index, c.bytes = c.index[:0], 0
+	c.index, c.bytes, c.counted = c.index[:0], 0, 0
+	if err := wr.rowsRoom(segment.RecordBytes(rows.Record)); err != nil {
+		return err
+	}
 	return wr.write(rows, first)
 }
 

@@ -124,6 +124,9 @@ func (c *Chunk) images() (arrow.RecordBatch, error) {
 func (c *Chunk) imageSource() (arrow.RecordBatch, []int32, error) {
 	if c.state == nil {
 		rec, err := c.batch.Payload.Record(memory.DefaultAllocator, c.rd.plan.schemas(c.rd.r), c.rd.plan.Data)
+		if err == nil {
+			rec, err = c.decoded(rec)
+		}
 		return rec, c.sel, err
 	}
 	c.state.Retain()

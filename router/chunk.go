@@ -40,6 +40,7 @@ type Chunk struct {
 	at    []int64
 	part  *partReader
 	far   *Frame // of rows that came from elsewhere; then there is no batch and no state
+	room  int64  // what it was given of the room
 }
 
 // stateKey is the primary key of a row of keyed state.
@@ -60,6 +61,7 @@ func (c *Chunk) Release() {
 		c.state.Release()
 		c.state = nil
 	}
+	c.rd.leaveRoom()
 }
 
 // release lets go of a batch of a log, and counts what was read of it.
@@ -93,6 +95,9 @@ func (c *Chunk) Record() (arrow.RecordBatch, error) {
 	} else {
 		var err error
 		rec, err = c.batch.Payload.Record(memory.DefaultAllocator, c.rd.plan.schemas(c.rd.r), data)
+		if err == nil {
+			rec, err = c.decoded(rec)
+		}
 		if err != nil {
 			return nil, err
 		}

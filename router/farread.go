@@ -49,6 +49,7 @@ type FarRead struct {
 	rd   *Reader
 	told []Place
 	out  []*Frame // made and not given
+	last *Chunk   // of which they are
 	end  bool
 	idle bool // there was nothing when it looked last
 
@@ -113,12 +114,23 @@ func (f *FarRead) Touch() {
 }
 
 // Close ends the read.
-func (f *FarRead) Close() error { return f.rd.Close() }
+func (f *FarRead) Close() error {
+	f.release()
+	return f.rd.Close()
+}
+
+func (f *FarRead) release() {
+	if f.last != nil {
+		f.last.Release()
+		f.last = nil
+	}
+}
 
 // Next is the next frame; nil and no error when there is none for a while. After the one
 // that is the end nothing comes.
 func (f *FarRead) Next(ctx context.Context) (*Frame, error) {
 	for len(f.out) == 0 {
+		f.release()
 		wait := time.Duration(0)
 		if f.idle {
 			wait = farIdle
@@ -128,9 +140,8 @@ func (f *FarRead) Next(ctx context.Context) (*Frame, error) {
 		f.idle = err == nil && c == nil
 		switch {
 		case err == nil && c != nil:
-			err = f.give(c)
-			c.Release()
-			if err != nil {
+			f.last = c
+			if err = f.give(c); err != nil {
 				return nil, err
 			}
 		case err == nil:

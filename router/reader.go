@@ -8,6 +8,7 @@ import (
 	"time"
 
 	millrace "github.com/millrace/millrace"
+	"github.com/millrace/millrace/admit"
 	"github.com/millrace/millrace/errs"
 	"github.com/millrace/millrace/lake"
 	"github.com/millrace/millrace/row/arrowrow"
@@ -58,6 +59,11 @@ type Reader struct {
 	// Of what the read costs: how many bytes were charged, and whom.
 	charged int64
 	payer   context.Context //nolint:containedctx // the last that asked for a chunk
+	// Of the room for what is read: what the reader has of it, nil when there is none, and
+	// what of that its caller keeps.
+	hold   *admit.Hold
+	kept   int64
+	asking context.Context //nolint:containedctx // the last that asked for a chunk
 }
 
 // partReader is where a reader stands in one part.
@@ -107,6 +113,9 @@ func (r *Router) Open(p *Plan) *Reader {
 func (rd *Reader) Close() error {
 	var err error
 	rd.closeFar()
+	if rd.hold != nil {
+		rd.hold.Done()
+	}
 	for _, pr := range rd.parts {
 		err = errors.Join(err, rd.closeFile(pr), pr.close())
 	}
@@ -149,9 +158,21 @@ func (rd *Reader) Next(ctx context.Context, wait time.Duration) (*Chunk, error) 
 		if err := rd.refresh(ctx); err != nil {
 			return nil, err
 		}
+		if err := rd.enterRoom(ctx); err != nil {
+			return nil, err
+		}
 		c, more, err := rd.look(ctx)
 		if err != nil && rd.recoverable(ctx) {
 			continue
+		}
+		if err == nil && c != nil {
+			if err = rd.fit(ctx, c); err != nil {
+				c.Release()
+				c = nil
+			}
+		}
+		if c == nil {
+			rd.leaveRoom()
 		}
 		if c != nil || err != nil {
 			return c, err

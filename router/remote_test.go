@@ -83,7 +83,7 @@ func newRouter(o router.Options, shards []*shard.Shard) *router.Router {
 	}
 	quiet := slog.New(slog.DiscardHandler)
 	back := o
-	back.Registerer, back.Logger = prometheus.NewRegistry(), quiet
+	back.Registerer, back.Logger, back.Room = prometheus.NewRegistry(), quiet, nil
 	owner := router.New(back)
 	number := fmt.Sprint(processes.next.Add(1))
 	s := shardrpc.NewServer(shardrpc.ServerOptions{

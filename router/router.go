@@ -10,6 +10,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	millrace "github.com/millrace/millrace"
+	"github.com/millrace/millrace/admit"
 	"github.com/millrace/millrace/errs"
 )
 
@@ -62,9 +63,10 @@ type Options struct {
 	Catalog    Catalog
 	Owners     Owners
 	Signer     Signer
-	Lake       Lake   // nil: no table has a lake table
-	Access     Access // nil: everybody may do everything
-	Quotas     Quotas // nil: and as much as he likes
+	Lake       Lake        // nil: no table has a lake table
+	Access     Access      // nil: everybody may do everything
+	Quotas     Quotas      // nil: and as much as he likes
+	Room       *admit.Room // for what is read for clients; nil: it takes what it needs
 	Clock      Clock
 	Logger     *slog.Logger
 	Registerer prometheus.Registerer

@@ -23,6 +23,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	millrace "github.com/millrace/millrace"
+	"github.com/millrace/millrace/admit"
 	"github.com/millrace/millrace/errs"
 	"github.com/millrace/millrace/router"
 	"github.com/millrace/millrace/row"
@@ -100,6 +101,7 @@ type fixture struct {
 	// access is nil for tests in which everybody may do everything.
 	access router.Access
 	quotas router.Quotas // nil for tests in which everybody may do as much as he likes
+	room   *admit.Room   // nil for tests in which reads take what they need
 }
 
 func newFixture(t *testing.T) *fixture {
@@ -116,7 +118,7 @@ func (f *fixture) open() {
 	})
 	require.NoError(f.t, err)
 	require.NoError(f.t, f.w.Err())
-	f.r = newRouter(router.Options{Catalog: f.cat, Signer: plainSigner{}, Lake: f.lake, Access: f.access, Quotas: f.quotas, Clock: realClock{}, Logger: slog.New(slog.DiscardHandler), Registerer: prometheus.NewRegistry()}, f.w.Shards())
+	f.r = newRouter(router.Options{Catalog: f.cat, Signer: plainSigner{}, Lake: f.lake, Access: f.access, Quotas: f.quotas, Room: f.room, Clock: realClock{}, Logger: slog.New(slog.DiscardHandler), Registerer: prometheus.NewRegistry()}, f.w.Shards())
 }
 
 // crash drops everything that is not synced and opens again.

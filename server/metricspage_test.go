@@ -37,7 +37,7 @@ var (
 		{"auth", "Who calls"},
 		{"quota", "Quotas"},
 		{"audit", "The audit log"},
-		{"admit", "Memory for what is being received"},
+		{"admit", "Memory for what is being received and sent"},
 		{"router", "Reads, writes and lookups"},
 		{"storage", "What shards have in hand"},
 		{"shard", "What shards do"},

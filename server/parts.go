@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/cockroachdb/pebble/v2/vfs"
+	"github.com/prometheus/client_golang/prometheus"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials"
 
@@ -68,8 +69,16 @@ func (s *Server) openWorker(ctx context.Context) error {
 // processes come in.
 func (s *Server) openRouter(ctx context.Context) error {
 	s.openGuard()
+	bytes, err := receiveBytes(s.settings.ReceiveMemory, machineMemory())
+	if err != nil {
+		return err
+	}
+	room := func(of admit.Of) *admit.Room {
+		return admit.New(of, bytes, s.clock.Now, s.metrics.registry.with(prometheus.Labels{"of": string(of)}))
+	}
+	s.received = room(admit.Received)
 	o := router.Options{
-		Catalog: s.catalog, Access: s.guard, Quotas: s.quotas, Owners: router.Local(nil), Signer: s.signer(ctx, signTickets, ticketLife), Lake: s.tier,
+		Catalog: s.catalog, Access: s.guard, Quotas: s.quotas, Room: room(admit.Sent), Owners: router.Local(nil), Signer: s.signer(ctx, signTickets, ticketLife), Lake: s.tier,
 		Clock: s.clock, Logger: s.log, Registerer: s.metrics.registry,
 	}
 	if s.member == nil {
@@ -91,18 +100,13 @@ func (s *Server) openDoors(ctx context.Context) error {
 		return err
 	}
 	s.flightAddr = l.Addr()
-	bytes, err := receiveBytes(s.settings.ReceiveMemory, machineMemory())
-	if err != nil {
-		return err
-	}
-	room := admit.New(bytes, s.clock.Now, s.metrics.registry)
 	api := rest.New(rest.Options{
 		Version: s.version, Authentication: s.settings.authenticated(), FlightAddress: s.flightAddress(), Members: s.members,
-		Catalog: s.guard, Access: s.guard, Room: room, Quotas: s.quotas, Router: s.router, Lake: s.tier, LakeLocation: s.lakeLocation, IcebergAddress: s.icebergAddress(),
+		Catalog: s.guard, Access: s.guard, Room: s.received, Quotas: s.quotas, Router: s.router, Lake: s.tier, LakeLocation: s.lakeLocation, IcebergAddress: s.icebergAddress(),
 		Clock: s.clock, Logger: s.log, Draining: s.draining,
 	})
 	s.flight = flightsvc.New(flightsvc.Options{
-		AdvertiseURI: s.advertiseURI(), Callers: s.callers, Audit: s.audit, Room: room, Quotas: s.quotas, Router: s.router, Catalog: s.guard, Actions: newActions(api), Tracer: s.tracer,
+		AdvertiseURI: s.advertiseURI(), Callers: s.callers, Audit: s.audit, Room: s.received, Quotas: s.quotas, Router: s.router, Catalog: s.guard, Actions: newActions(api), Tracer: s.tracer,
 		Clock: s.clock, Logger: s.log, Registerer: s.metrics.registry,
 	})
 	s.serveFlight(l)

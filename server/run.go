@@ -18,6 +18,7 @@ import (
 	"golang.org/x/sync/errgroup"
 	"google.golang.org/grpc"
 
+	"github.com/millrace/millrace/admit"
 	"github.com/millrace/millrace/auth"
 	"github.com/millrace/millrace/auth/audit"
 	"github.com/millrace/millrace/auth/quota"
@@ -73,11 +74,13 @@ type Server struct {
 	tier    *tier.Manager
 	guard   *guard.Guard
 	quotas  *quota.Quotas
-	router  *router.Router
-	failAt  string
-	lake    lakeFormat
-	flight  *flightsvc.Service
-	grpc    *grpc.Server
+	// received is what bodies and batches may take that clients send.
+	received *admit.Room
+	router   *router.Router
+	failAt   string
+	lake     lakeFormat
+	flight   *flightsvc.Service
+	grpc     *grpc.Server
 
 	httpAddr, flightAddr, metricsAddr, debugAddr net.Addr
 	lakeLocation                                 string // where lake tables are; "" when there is no such place

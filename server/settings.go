@@ -18,8 +18,8 @@ type Settings struct {
 	DataDir    string `name:"data-dir" default:"./millrace-data" help:"Folder of everything the server keeps."`
 
 	CacheSize string `name:"cache-size" default:"auto" help:"Memory for rows and blocks of keyed tables, as 512MiB; auto: a sixteenth of the machine's, from 64MiB to 1GiB."`
-	// ReceiveMemory bounds what clients are sending.
-	ReceiveMemory string `name:"receive-memory" default:"auto" help:"Memory for bodies and batches that clients are sending, as 512MiB; what finds no room in time is refused with overloaded. auto: a sixteenth of the machine's, from 128MiB to 1GiB."`
+	// ReceiveMemory bounds what clients are sending, and what they are sent.
+	ReceiveMemory string `name:"receive-memory" default:"auto" help:"Memory for bodies and batches that clients are sending, and as much again for what they are reading, as 512MiB; what finds no room in time is refused with overloaded. auto: a sixteenth of the machine's, from 128MiB to 1GiB."`
 
 	LakeURI   string `name:"lake-uri" default:"file://<data-dir>/lake" help:"Where lake tables are: file:///folder or s3://bucket/prefix."`
 	RemoteURI string `name:"remote-uri" default:"file://<data-dir>/remote" help:"Where checkpoints and old segments are besides the data directory: file:///folder or s3://bucket/prefix; one place for all processes of a cluster. At its default a single node has none."`

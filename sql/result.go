@@ -93,20 +93,34 @@ func (r *Result) Close() error {
 }
 
 // scan are the rows of a plan.
-type scan struct{ rd *router.Reader }
+type scan struct {
+	rd   *router.Reader
+	last *router.Chunk // of which the rows were given; its memory counts until the next
+}
 
 func (s *scan) next(ctx context.Context) (arrow.RecordBatch, error) {
+	s.done()
 	c, err := s.rd.Next(ctx, 0)
 	if err != nil {
 		return nil, err
 	}
-	defer c.Release()
+	s.last = c
 	return c.Record()
+}
+
+func (s *scan) done() {
+	if s.last != nil {
+		s.last.Release()
+		s.last = nil
+	}
 }
 
 func (s *scan) stats() router.Stats { return *s.rd.Stats() }
 
-func (s *scan) close() error { return s.rd.Close() }
+func (s *scan) close() error {
+	s.done()
+	return s.rd.Close()
+}
 
 // held is one record in memory, and what it cost to read.
 type held struct {

@@ -52,6 +52,8 @@ type Decoder struct {
 	changed  bool // some row of this chunk gave _change_type
 	estimate int  // upper bound of the bytes held
 	perRow   int  // bytes of a row that does not depend on its text
+	// The bytes held, and the estimate of them, when they were measured last.
+	measured, measuredAt int
 
 	// The object being read.
 	buf       []byte
@@ -119,6 +121,17 @@ func (d *Decoder) Full() bool {
 	}
 	d.estimate = d.row.size() // exact, now that it matters
 	return d.estimate >= MaxChunkBytes
+}
+
+// measureEvery is by how much the bytes held may have grown before they are measured again.
+const measureEvery = 64 << 10
+
+// Bytes is what the rows held take in columns; at most measureEvery of it may be missing.
+func (d *Decoder) Bytes() int {
+	if d.estimate < d.measuredAt || d.estimate-d.measuredAt >= measureEvery {
+		d.measured, d.measuredAt = d.row.size(), d.estimate
+	}
+	return d.measured
 }
 
 // AddObject adds the row that raw, one JSON object, describes; white space may
@@ -234,6 +247,6 @@ func (d *Decoder) Finish() row.Rows {
 		a.Release()
 	}
 	rows := row.Rows{Record: rec, Columns: d.cols, Changes: d.changes}
-	d.row.n, d.changes, d.changed, d.estimate = 0, nil, false, 0
+	d.row.n, d.changes, d.changed, d.estimate, d.measured, d.measuredAt = 0, nil, false, 0, 0, 0
 	return rows
 }

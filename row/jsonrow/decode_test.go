@@ -321,3 +321,30 @@ func TestEqualKeys(t *testing.T) {
 		}
 	}
 }
+
+// Shows that a decoder knows what its rows take, but for the last of them, also when they are
+// many times their text, and that they begin anew with the next chunk.
+func TestDecoderBytes(t *testing.T) {
+	cols := []millrace.Column{{Name: "s", ID: 1, Nullable: true, Type: millrace.DataType{Kind: millrace.String}}}
+	for i := range 200 {
+		cols = append(cols, millrace.Column{Name: fmt.Sprint("n", i), ID: millrace.ColumnID(i + 2), Nullable: true, Type: millrace.DataType{Kind: millrace.BigInt}})
+	}
+	d := NewDecoder(cols, Options{})
+	for range 2 {
+		if n := d.Bytes(); n != 0 {
+			t.Fatalf("%d bytes of no rows", n)
+		}
+		for i := range 1000 {
+			if err := d.AddObject([]byte(`{"s":"text"}`), int64(i)); err != nil {
+				t.Fatal(err)
+			}
+			if n, all := d.Bytes(), d.row.size(); n > all || all-n >= measureEvery {
+				t.Fatalf("%d bytes of %d", n, all)
+			}
+		}
+		if n := d.Bytes(); n < 1000*200*8-measureEvery {
+			t.Fatalf("%d bytes of 1000 rows", n)
+		}
+		d.Finish().Release()
+	}
+}

@@ -19,8 +19,11 @@ type Lines struct {
 }
 
 // NewLines returns the lines of r, of at most MaxRowBytes each.
-func NewLines(r io.Reader) *Lines {
-	return &Lines{in: bufio.NewReaderSize(r, 64<<10), limit: MaxRowBytes}
+func NewLines(r io.Reader) *Lines { return NewLinesSize(r, 64<<10) }
+
+// NewLinesSize is NewLines with a buffer of so many bytes.
+func NewLinesSize(r io.Reader, buffer int) *Lines {
+	return &Lines{in: bufio.NewReaderSize(r, buffer), limit: MaxRowBytes}
 }
 
 // Next is the next line that is not blank, and its number among them from 0; it

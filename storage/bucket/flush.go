@@ -25,6 +25,22 @@ const (
 	mergeTargetBytes    = 2 << 20
 	mergeTargetRows     = 128 << 10
 	mergeTargetRawBytes = 8 << 20
+	// gatherTargetBytes is what is gathered of the tail for a read: each that is under way
+	// holds as much for as long as its client takes for it.
+	gatherTargetBytes = 1 << 20
+)
+
+// target is how much a run of batches gathers: bytes as they lie, and as they take without
+// compression, and rows.
+type target struct {
+	bytes int
+	raw   int64
+	rows  int
+}
+
+var (
+	mergeTarget  = target{mergeTargetBytes, mergeTargetRawBytes, mergeTargetRows}
+	gatherTarget = target{gatherTargetBytes, gatherTargetBytes, mergeTargetRows}
 )
 
 // Flush moves the batches of the tail that end at or before upTo into segment
@@ -35,7 +51,7 @@ func (l *Log) Flush(upTo millrace.Offset, schemas segment.Schemas, to *millrace.
 	defer l.flushMu.Unlock()
 	for l.closed.Load() == nil {
 		v := l.View()
-		run := nextRun(v.tail, upTo)
+		run := nextRun(v.tail, upTo, mergeTarget)
 		if run == 0 {
 			return freed, nil
 		}
@@ -48,8 +64,8 @@ func (l *Log) Flush(upTo millrace.Offset, schemas segment.Schemas, to *millrace.
 	return freed, nil
 }
 
-// nextRun is how many batches at the front of the tail become one stored batch.
-func nextRun(tail []TailBatch, upTo millrace.Offset) int {
+// nextRun is how many batches at the front of the tail become one.
+func nextRun(tail []TailBatch, upTo millrace.Offset, most target) int {
 	var bytes, rows, n int
 	var raw int64
 	for _, b := range tail {
@@ -59,7 +75,7 @@ func nextRun(tail []TailBatch, upTo millrace.Offset) int {
 		bytes += len(b.Payload)
 		rows += b.Header.Rows
 		raw += b.raw
-		if n > 0 && (bytes > mergeTargetBytes || rows > mergeTargetRows || raw > mergeTargetRawBytes || !small(b)) {
+		if n > 0 && (bytes > most.bytes || rows > most.rows || raw > most.raw || !small(b)) {
 			break
 		}
 		n++

@@ -413,6 +413,28 @@ func TestFlushFails(t *testing.T) {
 	require.NoError(t, l.Close(io.EOF))
 }
 
+// Shows that no more is gathered for a read than a client may hold up: each reads on from
+// where the one before ends.
+func TestGatherIsBounded(t *testing.T) {
+	l := bucket.New(id, 0, options(newFS(t)))
+	long := strings.Repeat("long text ", 10_000)
+	for range 60 { // 6 MB, as text
+		add(t, l, 1, long, false)
+	}
+	v := l.View()
+	n := 0
+	for off := v.Start; off < v.End; n++ {
+		b, err := l.Gather(v, off, schemas, schema)
+		require.NoError(t, err)
+		require.Less(t, b.Payload.RawBytes(), int64(2<<20))
+		off = b.Header.End()
+		require.NoError(t, b.Release())
+	}
+	require.Greater(t, n, 3)
+	require.Less(t, n, 20, "they are read together")
+	require.NoError(t, l.Close(io.EOF))
+}
+
 // Shows that small batches of the tail are gathered into one, whichever of them is
 // asked for, and the records are the same.
 func TestGather(t *testing.T) {

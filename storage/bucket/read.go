@@ -73,7 +73,7 @@ func (l *Log) Gather(v *View, off millrace.Offset, schemas segment.Schemas, to *
 		return l.At(v, off)
 	}
 	i := sort.Search(len(v.tail), func(i int) bool { return v.tail[i].Header.End() > off })
-	run := nextRun(v.tail[i:], v.End)
+	run := nextRun(v.tail[i:], v.End, gatherTarget)
 	if run < 2 {
 		return l.At(v, off)
 	}

@@ -106,23 +106,23 @@ func (d *decoder) run(schema *millrace.Schema, first int, want []millrace.Column
 	last := entryAt(d.p.meta, first+len(want)-1)
 	size := last.pos + last.len - from
 
-	// Uncompressed chunks are read to where they stay; compressed ones are not
-	// kept, and not copied either when they lie in memory already.
+	// Uncompressed chunks stay where they lie in memory, or are read to where they stay;
+	// compressed ones are not kept.
 	var keep *memory.Buffer
 	var b []byte
 	switch {
+	case d.p.whole != nil:
+		b = d.p.view(from, size)
 	case d.p.head.codec == None:
 		keep = memory.NewResizableBuffer(d.mem)
 		defer keep.Release()
 		keep.Resize(size)
 		b = keep.Bytes()
-	case d.p.whole != nil:
-		b = d.p.view(from, size)
 	default:
 		b = getBytes(size)
 		defer putBytes(b)
 	}
-	if d.p.whole == nil || keep != nil {
+	if d.p.whole == nil {
 		if err := d.p.readAt(b, from); err != nil {
 			return err
 		}
@@ -135,6 +135,9 @@ func (d *decoder) run(schema *millrace.Schema, first int, want []millrace.Column
 		move(b, sound) // what is kept is what Arrow is given
 	} else {
 		b = sound
+		if d.p.head.codec == None {
+			keep = memory.NewBufferBytes(b)
+		}
 	}
 	for k := range want {
 		e := entryAt(d.p.meta, first+k)

@@ -21,6 +21,9 @@ func Merge(dst []byte, mem memory.Allocator, schemas Schemas, to *millrace.Schem
 		return dst, err
 	}
 	defer rec.Release()
+	if o.Codec == None {
+		dst = slices.Grow(dst, mostBytes(to, rec))
+	}
 	return AppendColumns(dst, to, rec, changes, o)
 }
 

@@ -144,6 +144,9 @@ func (p *Payload) SchemaID() millrace.SchemaID { return p.head.schema }
 // Codec is the codec of a columnar payload; None for rows.
 func (p *Payload) Codec() Codec { return p.head.codec }
 
+// InMemory says whether the whole payload lies in memory.
+func (p *Payload) InMemory() bool { return p.whole != nil }
+
 // HasChanges says whether the payload has change types; without, all rows are +I.
 func (p *Payload) HasChanges() bool { return p.head.flags&flagChanges != 0 }
 

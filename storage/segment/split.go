@@ -19,6 +19,9 @@ func recordBytes(rec arrow.RecordBatch, start, end int) int {
 	return size
 }
 
+// RecordBytes is how many bytes a record batch takes in Arrow buffers.
+func RecordBytes(rec arrow.RecordBatch) int64 { return int64(recordBytes(rec, 0, int(rec.NumRows()))) }
+
 // SplitRows cuts a record batch into ranges of rows of about equal size that
 // hold at most targetBytes of Arrow buffers each; a single row may hold more.
 // Batches are measured before compression because a reader may ask for them
