@@ -110,6 +110,10 @@ func (wr *writing) body(w http.ResponseWriter) error {
 	if err != nil {
 		return err
 	}
+	pass, err := wr.h.o.Router.Writes(wr.r.Context(), wr.table) // before what he may write: the audit log tells of a write
+	if err != nil {
+		return err
+	}
 	if wr.h.o.Quotas != nil {
 		if err := wr.h.o.Quotas.MayWrite(wr.r.Context()); err != nil {
 			return err
@@ -117,10 +121,6 @@ func (wr *writing) body(w http.ResponseWriter) error {
 	}
 	if t == typeJSON {
 		return wr.json(w)
-	}
-	pass, err := wr.h.o.Router.Writes(wr.r.Context(), wr.table)
-	if err != nil {
-		return err
 	}
 	closed, err := wr.h.openStream(wr.r)
 	if err != nil {
