@@ -49,45 +49,76 @@ func (i *issuer) bearer(t testing.TB, user string) string {
 	return "Bearer " + text
 }
 
-// A cluster of two workers and two fronts knows callers by their tokens. What is granted at
-// one front holds at the other soon after, for reads and writes that go over several
-// processes, small and large; what is taken back ends there too, also what is open; and no
-// process refuses another, also while shards move.
-func TestClusterWithGrants(t *testing.T) {
-	keys := newIssuer(t)
+// accessCluster is two workers and two fronts that know callers by their tokens.
+type accessCluster struct {
+	keys            *issuer
+	workers, fronts []*server
+	client          *http.Client
+}
+
+func newAccessCluster(t *testing.T, flags ...string) *accessCluster {
+	t.Helper()
+	c := &accessCluster{keys: newIssuer(t), client: &http.Client{Timeout: time.Minute}}
+	t.Cleanup(c.client.CloseIdleConnections)
 	nats, err := natstest.Start(t.Context(), natstest.Options{Dir: t.TempDir()})
 	require.NoError(t, err)
 	t.Cleanup(nats.Close)
 	place := "file://" + t.TempDir()
 	process := func(name, roles string) *server {
 		s := &server{dir: t.TempDir(), log: &tailBuffer{}}
-		s.flags = []string{
+		s.flags = append([]string{
 			"--roles", roles, "--worker-name", name, "--nats-url", nats.URLs(), "--shards", "4", "--lake-uri", place + "/lake", "--remote-uri", place + "/remote",
-			"--auth-jwks", keys.file, "--admin-principal", "user:root",
-		}
+			"--auth-jwks", c.keys.file, "--admin-principal", "user:root",
+		}, flags...)
 		require.NoError(t, s.launchAlone())
 		t.Cleanup(func() { s.showLog(t); s.kill() })
 		return s
 	}
-	workers := []*server{process("worker1", "worker"), process("worker2", "worker")}
-	fronts := []*server{process("front1", "front,tier"), process("front2", "front")}
-	client := &http.Client{Timeout: time.Minute}
-	t.Cleanup(client.CloseIdleConnections)
+	c.workers = []*server{process("worker1", "worker"), process("worker2", "worker")}
+	c.fronts = []*server{process("front1", "front,tier"), process("front2", "front")}
+	return c
+}
+
+// as makes a request of a user, who may be nobody.
+func (c *accessCluster) as(t *testing.T, user string, front int, method, path string, body any, headers ...string) answer {
+	t.Helper()
+	if user != "" {
+		headers = append(headers, "Authorization", c.keys.bearer(t, user))
+	}
+	a, err := ask(c.client, method, c.fronts[front].base+path, body, headers...)
+	require.NoError(t, err)
+	return a
+}
+
+// ok is as for a request that must succeed.
+func (c *accessCluster) ok(t *testing.T, user string, front int, method, path string, body any, headers ...string) string {
+	t.Helper()
+	a := c.as(t, user, front, method, path, body, headers...)
+	require.Less(t, a.status, 300, "%s %s as %s: %s", method, path, user, a.body)
+	return string(a.body)
+}
+
+// soon waits for what has to hold at a front within 5 s of the answer of another one.
+func soon(t *testing.T, what string, holds func() bool) {
+	t.Helper()
+	began := time.Now()
+	require.Eventually(t, holds, 30*time.Second, 5*time.Millisecond, what) // 5 s on a machine that does nothing else
+	t.Logf("%s after %v", what, time.Since(began))
+}
+
+// A cluster of two workers and two fronts knows callers by their tokens. What is granted at
+// one front holds at the other soon after, for reads and writes that go over several
+// processes, small and large; what is taken back ends there too, also what is open; and no
+// process refuses another, also while shards move.
+func TestClusterWithGrants(t *testing.T) {
+	c := newAccessCluster(t)
 	as := func(user string, front int, method, path string, body any) answer {
 		t.Helper()
-		var headers []string
-		if user != "" {
-			headers = []string{"Authorization", keys.bearer(t, user)}
-		}
-		a, err := ask(client, method, fronts[front].base+path, body, headers...)
-		require.NoError(t, err)
-		return a
+		return c.as(t, user, front, method, path, body)
 	}
 	ok := func(user string, front int, method, path string, body any) string {
 		t.Helper()
-		a := as(user, front, method, path, body)
-		require.Less(t, a.status, 300, "%s %s as %s: %s", method, path, user, a.body)
-		return string(a.body)
+		return c.ok(t, user, front, method, path, body)
 	}
 	const table = "/v1/databases/d/tables/t"
 	ok("root", 0, "POST", "/v1/databases", obj{"name": "d"})
@@ -116,21 +147,15 @@ func TestClusterWithGrants(t *testing.T) {
 		id := a.object(t)["id"].(string)
 		return func() { ok("root", 0, "DELETE", "/v1/grants/"+id, nil) }
 	}
-	soon := func(what string, holds func() bool) {
-		t.Helper()
-		began := time.Now()
-		require.Eventually(t, holds, 30*time.Second, 5*time.Millisecond, what) // 5 s on a machine that does nothing else
-		t.Logf("%s after %v", what, time.Since(began))
-	}
 	back := grant("id", "v")
-	soon("a grant of columns holds at the other front", func() bool { return as("pat", 1, "GET", table+"/scan?columns=id,v", nil).status == 200 })
+	soon(t, "a grant of columns holds at the other front", func() bool { return as("pat", 1, "GET", table+"/scan?columns=id,v", nil).status == 200 })
 	denied := as("pat", 1, "GET", table+"/scan", nil)
 	require.Equal(t, 403, denied.status)
 	require.Contains(t, string(denied.body), "column_denied")
 	require.NotContains(t, string(denied.body), "secret")
 	back()
 	back = grant()
-	soon("a grant holds at the other front", func() bool { return as("pat", 1, "GET", table+"/scan", nil).status == 200 })
+	soon(t, "a grant holds at the other front", func() bool { return as("pat", 1, "GET", table+"/scan", nil).status == 200 })
 
 	all := func(user string, front, rows int) {
 		t.Helper()
@@ -147,18 +172,18 @@ func TestClusterWithGrants(t *testing.T) {
 
 	// What is open at one front when the grant is taken back at the other ends.
 	ctx := within(t, 2*time.Minute)
-	req, err := http.NewRequestWithContext(ctx, "GET", fronts[1].base+table+"/changelog?from=latest", nil)
+	req, err := http.NewRequestWithContext(ctx, "GET", c.fronts[1].base+table+"/changelog?from=latest", nil)
 	require.NoError(t, err)
-	req.Header.Set("Authorization", keys.bearer(t, "pat"))
+	req.Header.Set("Authorization", c.keys.bearer(t, "pat"))
 	req.Header.Set("Accept", "text/event-stream")
 	events, err := (&http.Client{}).Do(req)
 	require.NoError(t, err)
 	defer events.Body.Close()
 	require.Equal(t, 200, events.StatusCode)
-	flights, err := flight.NewClientWithMiddleware(fronts[1].flight, nil, nil, grpc.WithTransportCredentials(insecure.NewCredentials()))
+	flights, err := flight.NewClientWithMiddleware(c.fronts[1].flight, nil, nil, grpc.WithTransportCredentials(insecure.NewCredentials()))
 	require.NoError(t, err)
 	defer flights.Close()
-	tail, err := flights.DoGet(metadata.AppendToOutgoingContext(ctx, "authorization", keys.bearer(t, "pat")),
+	tail, err := flights.DoGet(metadata.AppendToOutgoingContext(ctx, "authorization", c.keys.bearer(t, "pat")),
 		&flight.Ticket{Ticket: []byte(`{"op":"scan","table":"d.t$changelog","from":"latest","until":"never"}`)})
 	require.NoError(t, err)
 	_, err = tail.Recv()
@@ -179,12 +204,12 @@ func TestClusterWithGrants(t *testing.T) {
 
 	// A worker leaves: its shards go to the other one, and the caller's requests with them.
 	grant()
-	soon("a grant holds anew", func() bool { return as("pat", 1, "GET", table+"/count", nil).status == 200 })
-	require.Zero(t, workers[0].drain(t))
+	soon(t, "a grant holds anew", func() bool { return as("pat", 1, "GET", table+"/count", nil).status == 200 })
+	require.Zero(t, c.workers[0].drain(t))
 	write("pat", 1, 80, long)
 	all("pat", 1, 100)
-	for _, s := range append(fronts, workers...) {
-		for _, word := range []string{"nobody said who calls", "a token of the cluster", keys.bearer(t, "pat")[:40]} {
+	for _, s := range append(c.fronts, c.workers...) {
+		for _, word := range []string{"nobody said who calls", "a token of the cluster", c.keys.bearer(t, "pat")[:40]} {
 			require.NotContains(t, s.log.String(), word)
 		}
 	}
