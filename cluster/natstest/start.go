@@ -184,10 +184,10 @@ func (s *Servers) Close() {
 	}
 }
 
-// Ready waits, 30 s at most, until every server that runs is well and, where there are
+// Ready waits, two minutes at most, until every server that runs is well and, where there are
 // three, a leader of the cluster is known to each.
 func (s *Servers) Ready(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(ctx, 30*time.Second)
+	ctx, cancel := context.WithTimeout(ctx, 2*time.Minute)
 	defer cancel()
 	tick := time.NewTicker(20 * time.Millisecond)
 	defer tick.Stop()

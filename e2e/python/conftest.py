@@ -48,7 +48,7 @@ class Server:
              "--data-dir", str(self.folder), *self.flags],
             stdout=self.log, stderr=self.log, env={**env, **self.env},
         )
-        deadline = time.monotonic() + 30
+        deadline = time.monotonic() + 120
         while time.monotonic() < deadline:
             assert self.process.poll() is None, "the server ended: " + self.tail()
             try:
@@ -106,7 +106,7 @@ class Cluster:
 
     @staticmethod
     def nats_url(ports):
-        deadline = time.monotonic() + 30
+        deadline = time.monotonic() + 120
         while time.monotonic() < deadline:
             for file in ports.glob("*.ports"):
                 try:

@@ -30,7 +30,7 @@ def run_python(server, text, names):
 
 
 def run_bash(server, text):
-    subprocess.run(["bash", "-euc", text], env={**os.environ, "MILLRACE_SERVER": server.http}, check=True, stdout=subprocess.DEVNULL, timeout=60)
+    subprocess.run(["bash", "-euc", text], env={**os.environ, "MILLRACE_SERVER": server.http}, check=True, stdout=subprocess.DEVNULL, timeout=180)
 
 
 def test_guide(server):

@@ -91,7 +91,7 @@ def test_a_name_that_is_taken(own):
     catalog.create_table("own.taken", pa.schema([("x", pa.int32())])).append(pa.table({"x": pa.array([1], pa.int32())}))
     t = make(server, "taken", ["id BIGINT"])
     t.write([{"id": 1}])
-    answer = requests.post(server.http + t.path + "/lake/tier", timeout=30)
+    answer = requests.post(server.http + t.path + "/lake/tier", timeout=120)
     assert not answer.ok, answer.text
     status = server.call("GET", t.path + "/lake")
     assert status["state"] == "failing" and "someone else" in status["error"]["detail"], status

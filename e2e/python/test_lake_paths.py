@@ -32,7 +32,7 @@ def test_three_read_paths(create, client, reader):
     assert sorted(r["id"] for r in take(stream, 100)) == list(range(1000, 1100))
     stream.close()
     assert ids(read(client, t.scan())) == list(range(1100))
-    deadline = time.monotonic() + 60
+    deadline = time.monotonic() + 180
     while len(lake := ids(read(client, t.scan(tier="lake")))) < 1100:  # nobody asks for a round: freshness does
         assert lake == list(range(1000)), "the lake has what was tiered, whole"
         assert time.monotonic() < deadline

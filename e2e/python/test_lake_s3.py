@@ -49,7 +49,7 @@ def store():
 
 
 def answers(process, store):
-    deadline = time.monotonic() + 10
+    deadline = time.monotonic() + 60
     while process.poll() is None and time.monotonic() < deadline:
         try:
             if requests.get(f"http://{store.address}/health", timeout=5).ok:

@@ -51,7 +51,7 @@ def test_the_document_is_kept(locked, known):
     run = [
         str(pathlib.Path(sys.executable).parent / "st"), "--config-file", str(config), "--no-color", "run", locked.http + "/openapi.json", "--url", locked.http,
         "--checks", "not_a_server_error,content_type_conformance,response_schema_conformance", "--phases", "examples,coverage,fuzzing",
-        "--max-time", str(SECONDS), "--max-examples", "20", "--continue-on-failure", "--suppress-health-check", "all", "--request-timeout", "30", "--seed", "1",
+        "--max-time", str(SECONDS), "--max-examples", "20", "--continue-on-failure", "--suppress-health-check", "all", "--request-timeout", "60", "--seed", "1",
     ]
     for operation in LEFT_OUT:
         run += ["--exclude-operation-id", operation]

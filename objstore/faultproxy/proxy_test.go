@@ -140,7 +140,7 @@ func TestCloseEndsAll(t *testing.T) {
 		_, _, err := w.ask(t, time.Minute)
 		ended <- err
 	}()
-	require.Eventually(t, func() bool { return w.seen.Load() == 1 }, 10*time.Second, time.Millisecond)
+	require.Eventually(t, func() bool { return w.seen.Load() == 1 }, time.Minute, time.Millisecond)
 	w.proxy.Close()
 	require.Error(t, <-ended)
 }

@@ -120,7 +120,7 @@ func answers(t testing.TB, url string, exited <-chan struct{}) bool {
 	t.Helper()
 	ticks := time.NewTicker(20 * time.Millisecond)
 	defer ticks.Stop()
-	for range 500 {
+	for range 3000 { // a minute
 		req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, url, http.NoBody)
 		require.NoError(t, err)
 		if resp, err := http.DefaultClient.Do(req); err == nil {
