@@ -98,13 +98,13 @@ func TestRetryAfterAndDeadline(t *testing.T) {
 		w.Header().Set("Retry-After", "20")
 		problem(429, "overloaded", "x", nil)(w, r)
 	})
-	ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
 	defer cancel()
 	begin := time.Now()
 	_, err := table(t, c, "a.b").Count(ctx, ReadRequest{})
 	require.ErrorIs(t, err, context.DeadlineExceeded)
-	require.Less(t, time.Since(begin), 5*time.Second)
-	require.Regexp(t, `^timeout=(2\d\d|300)ms$`, f.only(t).query)
+	require.Less(t, time.Since(begin), 15*time.Second)
+	require.Regexp(t, `^timeout=(1\d\d\d|2000)ms$`, f.only(t).query)
 }
 
 // A server that is not there is unavailable, for writes too: nothing was sent.

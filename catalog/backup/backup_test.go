@@ -88,10 +88,10 @@ func TestExportAndRestore(t *testing.T) {
 			return err == nil
 		}
 	}
-	require.Eventually(t, has(0), 30*time.Second, time.Millisecond, "it begins with an export")
+	require.Eventually(t, has(0), time.Minute, time.Millisecond, "it begins with an export")
 	_, err := c.CreateDatabase(t.Context(), "a", "")
 	require.NoError(t, err)
-	require.Eventually(t, has(1), 30*time.Second, time.Millisecond)
+	require.Eventually(t, has(1), time.Minute, time.Millisecond)
 
 	objects.fail.Store(true)
 	behind := func(want float64) func() bool {
@@ -99,11 +99,11 @@ func TestExportAndRestore(t *testing.T) {
 	}
 	table, _, err := c.CreateTable(t.Context(), "a", catalog.Spec{Name: "t", Columns: []catalog.ColumnSpec{{Name: "v", Type: "INT"}}}, false)
 	require.NoError(t, err)
-	require.Eventually(t, behind(1), 30*time.Second, time.Millisecond)
+	require.Eventually(t, behind(1), time.Minute, time.Millisecond)
 	require.False(t, has(2)())
 	objects.fail.Store(false)
-	require.Eventually(t, has(2), 30*time.Second, time.Millisecond)
-	require.Eventually(t, behind(0), 30*time.Second, time.Millisecond)
+	require.Eventually(t, has(2), time.Minute, time.Millisecond)
+	require.Eventually(t, behind(0), time.Minute, time.Millisecond)
 
 	// The newest is damaged: the one before is used, and that is said.
 	b, _, err := c.Export(t.Context())
@@ -156,14 +156,14 @@ func TestKept(t *testing.T) {
 		require.NoError(t, err)
 	}
 	run(t, backup.NewWriter(backup.Options{Catalog: c, Store: objects, Prefix: "p/", Logger: quiet}))
-	require.Eventually(t, func() bool { return len(keys(t, objects, "p/")) == backup.Kept+1 }, 30*time.Second, time.Millisecond)
+	require.Eventually(t, func() bool { return len(keys(t, objects, "p/")) == backup.Kept+1 }, time.Minute, time.Millisecond)
 	for n := range 50 {
 		_, err := c.CreateDatabase(t.Context(), fmt.Sprint("e", n), "")
 		require.NoError(t, err)
 	}
 	newest := fmt.Sprintf("p/%020d", 100)
-	require.Eventually(t, func() bool { _, err := objects.Stat(t.Context(), newest); return err == nil }, 30*time.Second, time.Millisecond)
-	require.Eventually(t, func() bool { return len(keys(t, objects, "p/")) == backup.Kept+1 }, 30*time.Second, time.Millisecond)
+	require.Eventually(t, func() bool { _, err := objects.Stat(t.Context(), newest); return err == nil }, time.Minute, time.Millisecond)
+	require.Eventually(t, func() bool { return len(keys(t, objects, "p/")) == backup.Kept+1 }, time.Minute, time.Millisecond)
 	require.Contains(t, keys(t, objects, "p/"), fmt.Sprintf("p/%020d", 50), "no more than two were written")
 }
 
