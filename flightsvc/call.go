@@ -119,7 +119,7 @@ func (c *call) end(ctx context.Context, err error) error {
 func (c *call) recovered(err *error) {
 	if p := recover(); p != nil {
 		c.s.metrics.panics.Inc()
-		*err = fmt.Errorf("panic: %v\n%s", p, debug.Stack())
+		*err = fmt.Errorf("panic: %s\n%s", trace.PanicText(p), debug.Stack())
 	}
 }
 

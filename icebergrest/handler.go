@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"net/http"
 	"net/url"
+	"runtime/debug"
 	"strings"
 	"time"
 
@@ -14,6 +15,7 @@ import (
 	millrace "github.com/millrace/millrace"
 	"github.com/millrace/millrace/catalog"
 	"github.com/millrace/millrace/errs"
+	"github.com/millrace/millrace/trace"
 )
 
 // Root is the path below which this door is. Readers are given the server's address
@@ -85,7 +87,7 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 			if p == http.ErrAbortHandler { //nolint:errorlint // the sentinel itself is thrown
 				panic(p)
 			}
-			h.fail(w, r, fmt.Errorf("request panicked: %v", p))
+			h.fail(w, r, fmt.Errorf("request panicked: %s\n%s", trace.PanicText(p), debug.Stack()))
 		}
 	}()
 	ctx, cancel := context.WithTimeout(r.Context(), answerTime)

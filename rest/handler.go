@@ -7,6 +7,7 @@ import (
 	"io"
 	"log/slog"
 	"net/http"
+	"runtime/debug"
 	"strings"
 	"time"
 
@@ -21,6 +22,7 @@ import (
 	"github.com/millrace/millrace/openapi/dataapi"
 	"github.com/millrace/millrace/router"
 	"github.com/millrace/millrace/sql"
+	"github.com/millrace/millrace/trace"
 )
 
 // Catalog is what this door needs of the catalog.
@@ -129,7 +131,7 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 			if p == http.ErrAbortHandler { //nolint:errorlint // the sentinel itself is thrown
 				panic(p)
 			}
-			h.o.Logger.ErrorContext(r.Context(), "request panicked", route(r), slog.String("panic", fmt.Sprint(p)))
+			h.o.Logger.ErrorContext(r.Context(), "request panicked", route(r), slog.String("panic", trace.PanicText(p)), slog.String("stack", string(debug.Stack())))
 			h.problem(w, r, errs.New(errs.Internal, "the request met a bug"))
 		}
 	}()

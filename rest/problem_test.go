@@ -4,6 +4,8 @@ package rest
 // that routes are those of the document, and how media types and durations are read.
 
 import (
+	"bytes"
+	"context"
 	"encoding/json"
 	"fmt"
 	"log/slog"
@@ -18,7 +20,10 @@ import (
 	"github.com/go-chi/chi/v5"
 	"github.com/stretchr/testify/require"
 
+	millrace "github.com/millrace/millrace"
+	"github.com/millrace/millrace/auth"
 	"github.com/millrace/millrace/errs"
+	"github.com/millrace/millrace/guard"
 	"github.com/millrace/millrace/openapi"
 )
 
@@ -93,6 +98,35 @@ func TestPanicIsInternal(t *testing.T) {
 	w := httptest.NewRecorder()
 	h.ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/v1/databases", nil))
 	require.Equal(t, http.StatusInternalServerError, w.Code)
+}
+
+// buggy panics with what it was given.
+type buggy struct{ Access }
+
+func (buggy) Allow(context.Context, millrace.Verb, *millrace.Table) error { return nil }
+
+func (buggy) CreateGrant(_ context.Context, spec guard.Grant) (guard.Grant, bool, error) {
+	panic(fmt.Sprintf("what is to be done with %+v?", spec))
+}
+
+// What a request that meets a bug brought is in neither its answer nor the log, which says
+// where the bug is.
+func TestPanicTellsNothing(t *testing.T) {
+	var log bytes.Buffer
+	h := New(Options{Access: buggy{}, Logger: slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{Level: slog.LevelDebug})), Draining: make(chan struct{})})
+	const secret = "canary7f3a91"
+	r := httptest.NewRequest(http.MethodPost, "/v1/grants", strings.NewReader(`{"principal":"user:`+secret+`","on":"*","verbs":["read"]}`))
+	for _, name := range []string{"Authorization", "Idempotency-Key", "Cookie"} {
+		r.Header.Set(name, secret)
+	}
+	r.Header.Set("Content-Type", "application/json")
+	w := httptest.NewRecorder()
+	h.ServeHTTP(w, r.WithContext(auth.With(t.Context(), auth.Anyone)))
+	require.Equal(t, http.StatusInternalServerError, w.Code, w.Body)
+	require.NotContains(t, w.Body.String(), secret)
+	require.NotContains(t, log.String(), secret)
+	require.Contains(t, log.String(), "a value of type string")
+	require.Contains(t, log.String(), "problem_test.go:")
 }
 
 func TestAccepts(t *testing.T) {

@@ -390,6 +390,23 @@ func TestToken(t *testing.T) {
 	}
 }
 
+// buggy panics with what it knows.
+type buggy struct{}
+
+func (buggy) Shards() int                                          { return 1 }
+func (buggy) Owner(millrace.ShardID) (*shard.Shard, router.Remote) { panic("a canary") }
+
+// A call that meets a bug ends alone, and what it brought is in neither its answer nor the log.
+func TestPanic(t *testing.T) {
+	var log bytes.Buffer
+	s := NewServer(ServerOptions{Owners: buggy{}, Logger: slog.New(slog.NewTextHandler(&log, nil)), Registerer: prometheus.NewRegistry()})
+	answer := s.Answer(t.Context(), 0, append(appendHead(nil, kindStatus, 0), "a canary"...))
+	require.Equal(t, byte(statusError), answer[0])
+	require.NotContains(t, string(answer)+log.String(), "canary")
+	require.Contains(t, log.String(), "a value of type string")
+	require.Contains(t, log.String(), "calls_test.go:")
+}
+
 // record is one row.
 func record(tbl *millrace.Table, k int64, v string) row.Rows {
 	rb := array.NewRecordBuilder(memory.DefaultAllocator, row.ArrowSchema(tbl.Schema.Columns))

@@ -80,8 +80,8 @@ func (s *Server) Answer(ctx context.Context, id millrace.ShardID, request []byte
 func (s *Server) serve(ctx context.Context, id millrace.ShardID, request []byte, inRoom bool) (out []byte) {
 	defer func() {
 		if p := recover(); p != nil { // which ends one call, not the process
-			s.o.Logger.ErrorContext(ctx, "a call of another process broke", slog.Any("panic", p), slog.String("stack", string(debug.Stack())))
-			out = appendFailure([]byte{statusError}, errs.New(errs.Internal, "the call broke: %v", p))
+			s.o.Logger.ErrorContext(ctx, "a call of another process broke", slog.String("panic", trace.PanicText(p)), slog.String("stack", string(debug.Stack())))
+			out = appendFailure([]byte{statusError}, errs.New(errs.Internal, "the call broke: %s", trace.PanicText(p)))
 		}
 	}()
 	d := &decoder{b: request}

@@ -20,6 +20,8 @@
 //	Q2  What comes from elsewhere is taken only when it can stand in logs and headers.
 //	Q3  Spans hold names, numbers of things and codes; no values, filters, tokens or texts
 //	    of errors.
+//	Q4  A panic is told of by the runtime's own message or by its type ([PanicText]), not by
+//	    its value.
 //
 // A Request may be used from any goroutine.
 package trace
