@@ -55,7 +55,7 @@ help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 # What a binary says of itself. The same commit gives the same bytes, wherever and whenever it is built.
-VERSION ?= $(shell git describe --tags --match 'v*' --dirty 2>/dev/null || echo v0.0.0-dev)
+VERSION ?= $(shell git describe --tags --match 'v*' --dirty 2>/dev/null || echo v0.0.0-dev$$(git describe --always --dirty --exclude '*' 2>/dev/null | grep -o -- '-dirty$$'))
 COMMIT  ?= $(shell git rev-parse HEAD 2>/dev/null)
 COMMITTED ?= $(shell TZ=UTC0 git log -1 --format=%cd --date=format-local:%Y-%m-%dT%H:%M:%SZ 2>/dev/null)
 STAMP   := -X main.buildVersion=$(VERSION) -X main.buildCommit=$(COMMIT) -X main.buildDate=$(COMMITTED)
@@ -136,14 +136,20 @@ $(HIVE)/.installed: $(CATALOG_JARS)/.installed
 		-url 'jdbc:derby:;databaseName=$(@D)/derby;create=true' -driver org.apache.derby.jdbc.EmbeddedDriver -userName APP -passWord mine > schema.log 2>&1
 	touch $@
 
-# Not part of check: two CPU-minutes. What it may find is in .ci/vulnerabilities, and nothing else.
+# A step of CI, and not part of check: two CPU-minutes. What it may find is in .ci/vulnerabilities, and nothing else.
 .PHONY: vuln
-vuln: $(TOOLS)/govulncheck-$(GOVULNCHECK_VERSION) ## known vulnerabilities in what the binary calls, by a database that the Go module proxy has
-	.ci/vuln .ci/vulnerabilities $< -db "file://$$(go mod download -json golang.org/x/vulndb@$(VULNDB_VERSION) | sed -n 's/^\t"Dir": "\(.*\)",$$/\1/p')/data/osv" ./cmd/millrace
+vuln: vuln-db $(TOOLS)/govulncheck-$(GOVULNCHECK_VERSION) ## known vulnerabilities in what the binary calls, by a database that the Go module proxy has
+	.ci/vuln .ci/vulnerabilities $(TOOLS)/govulncheck-$(GOVULNCHECK_VERSION) -db "file://$$(go mod download -json golang.org/x/vulndb@$(VULNDB_VERSION) | sed -n 's/^\t"Dir": "\(.*\)",$$/\1/p')/data/osv" ./cmd/millrace
 
+.PHONY: vuln-db
+vuln-db: ## brings the database of vulnerabilities, as of VULNDB_VERSION
+	@go mod download golang.org/x/vulndb@$(VULNDB_VERSION) || { echo "vuln: NOT LOOKED: the database of vulnerabilities, golang.org/x/vulndb $(VULNDB_VERSION), is not to be had from $$(go env GOPROXY)"; exit 1; }
+
+# All modules are at hand after a build; the tool would ask the proxy for this one.
 .PHONY: sbom
 sbom: build $(TOOLS)/cyclonedx-gomod-$(CYCLONEDX_VERSION) ## what the binary is made of, as CycloneDX: bin/millrace.cdx.json
-	$(TOOLS)/cyclonedx-gomod-$(CYCLONEDX_VERSION) bin -json -licenses -noserial -notimestamp -version $(VERSION) -output $(BIN).cdx.json $(BIN)
+	@GOPROXY=off $(TOOLS)/cyclonedx-gomod-$(CYCLONEDX_VERSION) bin -json -std -licenses -noserial -notimestamp -version $(VERSION) -output $(BIN).cdx.json $(BIN) 2> $(BIN).cdx.log || { cat $(BIN).cdx.log; exit 1; }
+	@.ci/sbom $(BIN).cdx.json
 
 .PHONY: reproducible
 reproducible: ## the same commit, built in two places with caches of their own, gives the same bytes (eight CPU-minutes)

@@ -31,3 +31,21 @@ func TestVulnerabilitiesLetPass(t *testing.T) {
 		}
 	}
 }
+
+// Where the database of vulnerabilities is not to be had it is said that nothing was looked
+// for, and CI does not take that for a pass.
+func TestVulnerabilitiesNotLookedFor(t *testing.T) {
+	cmd := exec.CommandContext(t.Context(), "make", "--no-print-directory", "vuln-db")
+	cmd.Env = append(os.Environ(), "GOPROXY=off", "GOMODCACHE="+t.TempDir())
+	out, err := cmd.CombinedOutput()
+	if err == nil || !strings.Contains(string(out), "NOT LOOKED: the database") {
+		t.Errorf("%v\n%s", err, out)
+	}
+	b, err := os.ReadFile(".ci/run")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !strings.Contains(string(b), "if make vuln-db </dev/null; then\n  step vuln\nelse\n  echo \"ci: NOT LOOKED FOR VULNERABILITIES") {
+		t.Error(".ci/run does not look for vulnerabilities, or does not say when it could not")
+	}
+}
