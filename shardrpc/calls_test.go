@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
+	"strconv"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -388,6 +389,69 @@ func TestToken(t *testing.T) {
 		require.NoError(t, resp.Body.Close())
 		require.Equal(t, http.StatusUnauthorized, resp.StatusCode)
 	}
+}
+
+// finishes says whether something does in a while; what waits for room does not.
+func finishes(of <-chan struct{}) bool {
+	select {
+	case <-of:
+		return true
+	case <-time.After(100 * time.Millisecond):
+		return false
+	}
+}
+
+// Calls by HTTP, whose answers are held, are so many at a time; one more waits (P4).
+func TestPostsAreBounded(t *testing.T) {
+	o := newOwning(t)
+	require.NoError(t, o.server.posts.Acquire(t.Context(), maxPosts))
+	r := httptest.NewRequestWithContext(t.Context(), http.MethodPost, pathCall+"0", bytes.NewReader(appendHead(nil, kindStatus, 0)))
+	r.Header.Set("Authorization", "Bearer secret")
+	w, done := httptest.NewRecorder(), make(chan struct{})
+	go func() {
+		defer close(done)
+		o.server.ServeHTTP(w, r)
+	}()
+	require.False(t, finishes(done))
+	o.server.posts.Release(maxPosts)
+	<-done
+	require.Equal(t, http.StatusOK, w.Code, w.Body)
+}
+
+// An answer by HTTP that is too long is not read, and what is read at a time is bounded; the
+// rest waits (P4).
+func TestAnswersAreBounded(t *testing.T) {
+	var size atomic.Int64
+	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		n := size.Load()
+		w.Header().Set("Content-Length", strconv.FormatInt(n, 10))
+		_, _ = w.Write(make([]byte, min(n, 1000))) // the rest is only promised
+	}))
+	defer srv.Close()
+	c := NewClient(ClientOptions{
+		Transport: Processes{Owner: func(millrace.ShardID) *Server { return nil }}, Again: time.Hour,
+		HTTP: HTTP{Client: srv.Client(), Token: func() (string, error) { return "secret", nil }}, Registerer: prometheus.NewRegistry(),
+	})
+	c.peers.set(0, srv.URL)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	size.Store(MaxAnswer + 1)
+	_, err := c.post(ctx, 0, []byte("x"))
+	require.Equal(t, errs.TooLarge, errs.CodeOf(err), "%v", err)
+
+	size.Store(1000)
+	require.NoError(t, c.answers.Acquire(ctx, MaxAnswer-999))
+	done := make(chan struct{})
+	var answer []byte
+	go func() {
+		defer close(done)
+		answer, err = c.post(ctx, 0, []byte("x"))
+	}()
+	require.False(t, finishes(done))
+	c.answers.Release(MaxAnswer - 999)
+	<-done
+	require.NoError(t, err)
+	require.Len(t, answer, 1000)
 }
 
 // buggy panics with what it knows.

@@ -18,7 +18,7 @@ func TestPanicText(t *testing.T) {
 	}
 	var none []int
 	require.Equal(t, "runtime error: index out of range [3] with length 0", caught(func() { _ = none[len(t.Name())-10] }))
-	require.Equal(t, "interface conversion: interface {} is string, not int", caught(func() { _ = any("secret").(int) })) //nolint:errcheck // it panics
+	require.Equal(t, "interface conversion: interface {} is string, not int", caught(func() { _ = any("secret").(int) }))
 	require.Equal(t, "a value of type string", caught(func() { panic("secret") }))
 	require.Equal(t, "a value of type *errors.errorString", caught(func() { panic(errors.New("secret")) }))
 }
