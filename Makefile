@@ -191,7 +191,7 @@ fuzz: ## each fuzz target for FUZZTIME (30s)
 .PHONY: torture
 torture: ## the long forms: 500 kills, loads of 5 GB, 100 times the model operations
 	E2E_KILLS=500 E2E_LOAD_MB=5000 go test -count 1 -timeout 6h -v -run 'Kill|Memory|Bounded' ./e2e
-	E2E_OVERLOAD_SECONDS=60 E2E_OVERLOAD_CONNECTIONS=5000 E2E_OVERLOAD_MB=4000 go test -count 1 -timeout 1h -v -run '^TestOverload$$' ./e2e
+	E2E_OVERLOAD_SECONDS=60 E2E_OVERLOAD_CONNECTIONS=5000 E2E_OVERLOAD_MB=2600 go test -count 1 -timeout 1h -v -run '^TestOverload$$' ./e2e
 	E2E_CLUSTER_SECONDS=3600 go test -count 1 -timeout 3h -v -run ClusterTorture ./e2e
 	E2E_CLUSTER_MOVES=30 E2E_CLUSTER_CUTS=18 E2E_STORE_SECONDS=600 go test -count 1 -timeout 3h -v -run 'Cluster(PlannedMoves|Partitions|ObjectStoreFaults|DiskFull)' ./e2e
 	SIM_RUNS=100000 go test -count 1 -timeout 6h ./cluster/sim

@@ -23,14 +23,15 @@ const overloadRows = 100
 
 // F14: ten times as many requests as the server can do come in whatever it answers, over so many connections, beside
 // readers that hardly read. Every request is served, or refused with a hint when to come again, or not answered in time
-// at the client; what was acknowledged is there once; memory is bounded; and afterwards all is as before by itself. How
-// much is served meanwhile is logged, since the clients take their part of the same processors.
+// at the client; health and metrics are answered; what was acknowledged is there once; memory is bounded; and afterwards
+// all is as before by itself, within 10 s. How much is served meanwhile is logged, since the clients take their part of
+// the same processors.
 //
 // E2E_OVERLOAD_SECONDS is how long each part lasts, E2E_OVERLOAD_CONNECTIONS how many connections there are,
 // E2E_OVERLOAD_MB what the server may hold.
 func TestOverload(t *testing.T) {
 	long := time.Duration(setting("E2E_OVERLOAD_SECONDS", 4)) * time.Second
-	connections, most := setting("E2E_OVERLOAD_CONNECTIONS", 1000), setting("E2E_OVERLOAD_MB", 3000)
+	connections, most := setting("E2E_OVERLOAD_CONNECTIONS", 1000), setting("E2E_OVERLOAD_MB", 1000)
 	s := newServer(t)
 	tb := create(t, s, newDB(t, s), "t", "id BIGINT, v STRING", "", 8)
 	o := newOverload(s, tb)
@@ -39,7 +40,9 @@ func TestOverload(t *testing.T) {
 	require.Positive(t, peak.ok)
 	_, before := s.rssMB(t)
 	stop := o.readSlowly(t, 50)
+	watched := o.watch(t)
 	over := o.run(t, connections, 10*peak.rate(), long)
+	answers := watched()
 	_, held := s.rssMB(t)
 	began := time.Now()
 	stop()
@@ -56,7 +59,9 @@ func TestOverload(t *testing.T) {
 
 	t.Logf("before: %v", peak)
 	t.Logf("10×, %d connections, 50 slow readers: %v; %.0f %% of before; memory %d MB, at most %d MB", connections, over, 100*over.rate()/peak.rate(), before, held)
+	t.Logf("health and metrics answered meanwhile: %v", answers)
 	t.Logf("a write is served %v after it; then: %v", back.Round(time.Millisecond), again)
+	require.Empty(t, answers.refused, "health and metrics")
 	require.Empty(t, over.unhinted, "refused without a hint")
 	require.Empty(t, again.refused, "refused afterwards")
 	require.Less(t, held, most)
@@ -217,6 +222,49 @@ func (c *overloadClient) ask() bool {
 		c.unhinted[code]++
 	}
 	return err == nil && !a.Close
+}
+
+// watch asks for health and metrics over and over, on connections of their own, until it is told to stop: once at least.
+func (o *overload) watch(t *testing.T) (stop func() *served) {
+	t.Helper()
+	r := &served{refused: map[string]int{}}
+	done := make(chan struct{})
+	ended := make(chan struct{})
+	client := &http.Client{Timeout: time.Minute, Transport: &http.Transport{DisableKeepAlives: true}}
+	began := time.Now()
+	go func() {
+		defer close(ended)
+		for {
+			for _, path := range []string{"/healthz", "/metrics"} {
+				asked := time.Now()
+				a, err := client.Get("http://" + o.address + path)
+				if err == nil {
+					_, err = io.Copy(io.Discard, a.Body)
+					a.Body.Close()
+				}
+				switch {
+				case err != nil:
+					r.refused[path+" "+err.Error()]++
+				case a.StatusCode != http.StatusOK:
+					r.refused[path+" "+a.Status]++
+				default:
+					r.ok++
+					r.times = append(r.times, time.Since(asked))
+				}
+			}
+			select {
+			case <-done:
+				return
+			case <-time.After(100 * time.Millisecond):
+			}
+		}
+	}()
+	return func() *served {
+		close(done)
+		<-ended
+		r.took = time.Since(began)
+		return r
+	}
 }
 
 // readSlowly opens reads of the whole table that take a KiB a second.
