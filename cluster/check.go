@@ -94,9 +94,9 @@ func (c *Conn) Check(ctx context.Context, d Demands) (Findings, error) {
 // CheckAccount compares what the account may store with what all streams together may
 // hold, once. The error, errs.InvalidRequest, says what to set.
 func (c *Conn) CheckAccount(ctx context.Context, storeBytes int64, replicas int) error {
-	ctx, cancel := context.WithTimeout(ctx, apiTimeout)
+	ctx, cancel := context.WithTimeout(ctx, openTimeout)
 	defer cancel()
-	info, err := c.js.AccountInfo(ctx)
+	info, err := asked(ctx, c.js.AccountInfo)
 	switch {
 	case errors.Is(err, jetstream.ErrJetStreamNotEnabled), errors.Is(err, jetstream.ErrJetStreamNotEnabledForAccount):
 		return errs.New(errs.InvalidRequest, "the NATS server has no JetStream for our account: %v", err)

@@ -271,7 +271,7 @@ func TestOpenStream(t *testing.T) {
 }
 
 // A stream is made though the request for it, or the answer to that, is lost, as it is while
-// servers choose a leader.
+// servers choose a leader; so is the account looked at.
 func TestOpenStreamAsMessagesAreLost(t *testing.T) {
 	for _, request := range []bool{true, false} {
 		s := natstest.StartT(t, 1)
@@ -291,6 +291,14 @@ func TestOpenStreamAsMessagesAreLost(t *testing.T) {
 		require.NoError(t, err)
 		require.Equal(t, config().Name, st.CachedInfo().Config.Name)
 		require.True(t, lost.Load())
+		if request {
+			lost.Store(false)
+			proxy.Lose(func(toServer bool, subject string) bool {
+				return toServer && subject == "$JS.API.INFO" && lost.CompareAndSwap(false, true)
+			})
+			require.NoError(t, c.CheckAccount(t.Context(), 1, 1))
+			require.True(t, lost.Load())
+		}
 	}
 }
 

@@ -16,8 +16,8 @@ import (
 const (
 	apiTimeout  = 10 * time.Second
 	openTimeout = 30 * time.Second
-	// askAgain is when a request about a stream that is not answered is made again:
-	// servers that are choosing a leader answer it never.
+	// askAgain is when a request of a start that is not answered is made again: servers
+	// that are choosing a leader answer it never.
 	askAgain  = 5 * time.Second
 	makeAgain = 100 * time.Millisecond
 )
@@ -52,14 +52,14 @@ func (c *Conn) OpenStream(ctx context.Context, want jetstream.StreamConfig) (jet
 
 // asked makes a request that may be made twice, again and again until it is answered or
 // ctx ends.
-func asked(ctx context.Context, request func(context.Context) (jetstream.Stream, error)) (jetstream.Stream, error) {
+func asked[T any](ctx context.Context, request func(context.Context) (T, error)) (T, error) {
 	for {
 		once, cancel := context.WithTimeout(ctx, askAgain)
-		st, err := request(once)
+		answer, err := request(once)
 		over := once.Err() != nil
 		cancel()
 		if err == nil || !over || ctx.Err() != nil {
-			return st, err
+			return answer, err
 		}
 	}
 }
