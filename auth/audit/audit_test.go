@@ -167,11 +167,11 @@ func TestVerbs(t *testing.T) {
 // D1: what a caller sends as a name has an end.
 func TestLongNames(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "audit.jsonl")
-	l, _ := open(t, audit.Options{Path: path})
+	l, _ := open(t, audit.Options{Path: path, Long: time.Hour}) // or it is written as begun, too
 	r := l.Begin(strings.Repeat("i", 1<<20), "a", "http", strings.Repeat("n", 1<<20))
 	r.Caller(strings.Repeat("u", 1<<20))
 	for i := range 1000 {
-		r.Ask("read", fmt.Sprint(i, strings.Repeat("o", 1<<20)), true)
+		r.Ask("read", fmt.Sprint(i, strings.Repeat("o", 1<<16)), true)
 	}
 	r.End("x")
 	require.NoError(t, l.Close())
@@ -360,6 +360,26 @@ func TestFullDisk(t *testing.T) {
 	require.Positive(t, count(t, reg, "millrace_audit_lost_total"))
 	require.Error(t, l.Close())
 	require.EqualValues(t, 5, count(t, reg, "millrace_audit_lost_total"))
+}
+
+// A stop waits for one try, from its beginning, and ends what is tried then, whatever waits.
+func TestStopEndsWrites(t *testing.T) {
+	l, reg := open(t, audit.Options{Table: true, Try: time.Second, Pause: time.Hour})
+	begun := make(chan struct{}, 10)
+	var ends []error
+	stop := l.Feed(func(ctx context.Context, _ uint64, _ []audit.Event) error {
+		begun <- struct{}{}
+		<-ctx.Done() // it takes nothing
+		ends = append(ends, ctx.Err())
+		return ctx.Err()
+	})
+	l.Begin("i", "a", "http", "n").End("x")
+	<-begun
+	l.Begin("i", "a", "http", "n").End("x")
+	stop()
+	require.Len(t, ends, 2)
+	require.Equal(t, context.Canceled, ends[1], "it had no second of its own")
+	require.EqualValues(t, 2, count(t, reg, "millrace_audit_lost_total"))
 }
 
 // A pipe that nobody reads is refused at the start; one that is not read any more is told,
