@@ -23,7 +23,7 @@ func (c *Catalog) SetQuota(ctx context.Context, principal string, l millrace.Lim
 
 // SetQuotaIf is SetQuota if a function lets the quota of the principal be set when it is.
 func (c *Catalog) SetQuotaIf(ctx context.Context, principal string, l millrace.Limits, may func(string) error) (*millrace.Quota, error) {
-	if err := CheckQuota(principal, l); err != nil {
+	if err := checkQuota(principal, l); err != nil {
 		return nil, err
 	}
 	var made *millrace.Quota
@@ -57,8 +57,17 @@ func (c *Catalog) SetQuotaIf(ctx context.Context, principal string, l millrace.L
 	return made, nil
 }
 
-// CheckQuota refuses a quota that makes no sense.
-func CheckQuota(principal string, limits millrace.Limits) error {
+// CheckQuotaName refuses what no quota is of, also none of an earlier release, which took
+// names that are refused now: those can be shown and taken away.
+func CheckQuotaName(name string) error {
+	if name != millrace.DefaultPrincipal && !keptPrincipal(name) {
+		return checkPrincipal(name)
+	}
+	return nil
+}
+
+// checkQuota refuses a quota that makes no sense.
+func checkQuota(principal string, limits millrace.Limits) error {
 	if principal != millrace.DefaultPrincipal {
 		if err := checkPrincipal(principal); err != nil {
 			return err
@@ -164,7 +173,7 @@ func (s *snapshot) decodeQuota(e Entry) (*millrace.Quota, error) {
 		WriteRows: r.WriteRows, WriteBytes: r.WriteBytes, ReadBytes: r.ReadBytes, Streams: r.Streams,
 	}}
 	if quotaKey(r.ID) != e.Key || r.ID == 0 || r.ID >= s.head.NextQuota ||
-		q.Principal != millrace.DefaultPrincipal && !keptPrincipal(q.Principal) || checkLimits(q.Limits) != nil {
+		CheckQuotaName(q.Principal) != nil || checkLimits(q.Limits) != nil {
 		return nil, corrupt("key %q holds quota %d, of %s", e.Key, r.ID, clip(r.Principal))
 	}
 	return q, nil

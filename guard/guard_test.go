@@ -1,9 +1,11 @@
 package guard
 
 import (
+	"bytes"
 	"context"
 	"fmt"
 	"log/slog"
+	"strings"
 	"testing"
 	"time"
 
@@ -81,4 +83,72 @@ func TestGuard(t *testing.T) {
 	require.NoError(t, err)
 	now = now.Add(time.Minute)
 	require.ErrorIs(t, p.Still(), auth.ErrExpired)
+}
+
+// older is a store that an earlier release wrote, under a name that is refused now.
+type older struct {
+	catalog.KV
+	name string
+}
+
+func (o older) Load(ctx context.Context) ([]catalog.Entry, uint64, error) {
+	entries, revision, err := o.KV.Load(ctx)
+	for i := range entries {
+		entries[i].Value = bytes.ReplaceAll(entries[i].Value, []byte("user:was"), []byte(o.name))
+	}
+	return entries, revision, err
+}
+
+// What an earlier release stored under a name that is refused now is listed, shown and taken
+// away; nothing new is made under it.
+func TestNamesOfEarlierReleases(t *testing.T) {
+	opts := catalog.Options{Clock: time.Now, Logger: slog.New(slog.DiscardHandler)}
+	for _, name := range []string{"user: ann", "group:a\ufffd", "user:a\u00a0b", "group:" + strings.Repeat("a", millrace.MaxPrincipalName)} {
+		fs := vfs.NewMem()
+		kv, err := catalog.OpenPebble(fs, "c", opts.Logger)
+		require.NoError(t, err)
+		cat, err := catalog.OpenKV(t.Context(), kv, opts)
+		require.NoError(t, err)
+		limits := millrace.Limits{Streams: 3}
+		_, err = cat.SetQuota(t.Context(), "user:was", limits)
+		require.NoError(t, err)
+		_, _, err = cat.CreateGrant(t.Context(), millrace.Grant{Principal: "user:was", Verbs: millrace.VerbsOf(millrace.VerbRead)})
+		require.NoError(t, err)
+		require.NoError(t, cat.Close())
+		kv, err = catalog.OpenPebble(fs, "c", opts.Logger)
+		require.NoError(t, err)
+		cat, err = catalog.OpenKV(t.Context(), older{kv, name}, opts)
+		require.NoError(t, err)
+		g := New(cat, auth.NewPolicy(auth.PolicyOptions{Admins: []string{"user:root"}, Clock: time.Now}), time.Now)
+		root := auth.With(t.Context(), auth.NewPrincipal("root", nil, time.Time{}))
+
+		quotas, _, err := g.Quotas(root, 0, "")
+		require.NoError(t, err)
+		require.Equal(t, []*millrace.Quota{{ID: 1, Principal: name, Limits: limits}}, quotas)
+		q, err := g.Quota(root, name)
+		require.NoError(t, err, name)
+		require.Equal(t, limits, q.Limits)
+		_, err = g.SetQuota(root, name, limits)
+		require.Equal(t, errs.InvalidValue, errs.CodeOf(err))
+		for range 2 { // the second time there is none
+			require.NoError(t, g.DeleteQuota(root, name))
+			q, err = g.Quota(root, name)
+			require.NoError(t, err)
+			require.Equal(t, &millrace.Quota{Principal: name}, q)
+		}
+		grants, _, err := g.Grants(root, 0, "")
+		require.NoError(t, err)
+		require.Len(t, grants, 1)
+		require.Equal(t, name, grants[0].Principal)
+		_, _, err = g.CreateGrant(root, grants[0])
+		require.Equal(t, errs.InvalidValue, errs.CodeOf(err))
+		require.NoError(t, g.DeleteGrant(root, grants[0].ID))
+		require.Empty(t, cat.Grants())
+		for _, wrong := range []string{"ann", "role:x"} { // what nobody has ever had a quota under
+			_, err = g.Quota(root, wrong)
+			require.Equal(t, errs.InvalidValue, errs.CodeOf(err))
+			require.Equal(t, errs.InvalidValue, errs.CodeOf(g.DeleteQuota(root, wrong)))
+		}
+		require.NoError(t, cat.Close())
+	}
 }

@@ -36,7 +36,7 @@ func (g *Guard) Quota(ctx context.Context, principal string) (*millrace.Quota, e
 	if err := g.Allow(ctx, millrace.VerbAdmin, nil); err != nil {
 		return nil, err
 	}
-	if err := catalog.CheckQuota(principal, millrace.Limits{}); err != nil {
+	if err := catalog.CheckQuotaName(principal); err != nil {
 		return nil, err
 	}
 	if q := g.cat.Quota(principal); q != nil {
@@ -59,7 +59,7 @@ func (g *Guard) DeleteQuota(ctx context.Context, principal string) error {
 	if err := g.Allow(ctx, millrace.VerbAdmin, nil); err != nil {
 		return err
 	}
-	if err := catalog.CheckQuota(principal, millrace.Limits{}); err != nil {
+	if err := catalog.CheckQuotaName(principal); err != nil {
 		return err
 	}
 	_, err := g.cat.DeleteQuotaIf(ctx, principal, g.mayQuotas(ctx))
