@@ -7,9 +7,14 @@ import (
 	"unicode/utf8"
 )
 
-// MaxPrincipalName is the longest name of a user or group, in bytes, without what says which
-// of the two it is.
-const MaxPrincipalName = 256
+// How long names are at most, in bytes.
+const (
+	// MaxPrincipalName is of a user or group, without what says which of the two it is.
+	MaxPrincipalName = 256
+	// MaxPrincipal is of a principal, as grants and quotas name it: earlier releases read no
+	// longer ones. A user whose name is longer with its kind is granted things by his groups.
+	MaxPrincipal = 256
+)
 
 // What principals begin with.
 const (
@@ -42,6 +47,9 @@ func ValidatePrincipal(principal string) error {
 	}
 	if !ok || name == "" {
 		return fmt.Errorf("the principal %s is neither user:<subject> nor group:<name>", clip(principal))
+	}
+	if len(principal) > MaxPrincipal {
+		return fmt.Errorf("the principal %s has %d bytes; at most %d are allowed", clip(principal), len(principal), MaxPrincipal)
 	}
 	if err := ValidatePrincipalName(name); err != nil {
 		return fmt.Errorf("the principal %s: %w", clip(principal), err)

@@ -13,8 +13,8 @@ import (
 	"github.com/millrace/millrace/errs"
 )
 
-// How many grants there may be: in all, so that who is admin of one thing cannot use up what
-// there is for the others, on a table, and on a database with all that is in it.
+// How many grants there may be: in all, on a table, and on a database with all that is in it,
+// so that who is admin of one of these cannot use up what there is for the others.
 const (
 	MaxGrants         = 100_000
 	MaxTableGrants    = 4_000
