@@ -3,15 +3,14 @@ package auth
 import (
 	"context"
 	"crypto/x509"
+	"slices"
 )
 
 // OfCertificate is the principal of a verified client certificate: its common name is the
 // subject, its organisational units are the groups.
 func OfCertificate(c *x509.Certificate) (*Principal, error) {
-	for _, name := range append([]string{c.Subject.CommonName}, c.Subject.OrganizationalUnit...) {
-		if !IsName(name) {
-			return nil, ErrUnauthenticated
-		}
+	if !IsName(c.Subject.CommonName) || slices.Contains(c.Subject.OrganizationalUnit, "") {
+		return nil, ErrUnauthenticated
 	}
 	return NewPrincipal(c.Subject.CommonName, c.Subject.OrganizationalUnit, c.NotAfter), nil
 }

@@ -28,11 +28,13 @@ var (
 )
 
 // NewPrincipal makes the principal of a subject that is a member of groups, until a time;
-// zero: for ever.
+// zero: for ever. Groups that no grant and no quota can name are left out.
 func NewPrincipal(subject string, groups []string, expires time.Time) *Principal {
 	p := &Principal{Name: millrace.UserPrefix + subject, Expires: expires}
 	for _, g := range groups {
-		p.Groups = append(p.Groups, millrace.GroupPrefix+g)
+		if g = millrace.GroupPrefix + g; millrace.ValidatePrincipal(g) == nil {
+			p.Groups = append(p.Groups, g)
+		}
 	}
 	slices.Sort(p.Groups)
 	p.Groups = slices.Compact(p.Groups)

@@ -143,6 +143,9 @@ func TestGoodTokens(t *testing.T) {
 			require.False(t, p.MayAll())
 		}
 	}
+	// Groups that no grant can name are nobody's; the token is good.
+	p := f.good("odd groups", ring.RSA.Token(now, tokentest.Obj{"groups": []string{"b", "a\u00a0b", "\ue000", "a", "a\nb", strings.Repeat("a", 251)}}))
+	require.Equal(t, []string{"group:a", "group:b"}, p.Groups)
 	for what, change := range map[string]tokentest.Obj{
 		"one group":                   {"groups": "a"},
 		"no groups":                   {"groups": []string{}},
