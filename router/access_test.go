@@ -365,6 +365,17 @@ func TestAccessOfTicketsWithKeys(t *testing.T) {
 	_, err = rd.Next(all.in(t), time.Hour)
 	require.Equal(t, errs.ColumnDenied, code(err), "%v", err)
 	require.NoError(t, rd.Close())
+
+	all.lost.Store(0)
+	keyless := &caller{describes: true, reads: true, columns: []millrace.ColumnID{2}}
+	require.Equal(t, errs.ColumnDenied, code(f.r.CancelTicket((&caller{describes: true, reads: true, columns: []millrace.ColumnID{1}}).in(t), ticket)))
+	require.NoError(t, f.r.CancelTicket(keyless.in(t), ticket), "who lost the keys lets go of what he holds")
+	p, err = f.r.OpenTicket(all.in(t), ticket)
+	require.NoError(t, err)
+	rd = f.r.Open(p)
+	_, err = rd.Next(all.in(t), time.Hour)
+	require.Equal(t, errs.SnapshotGone, code(err), "%v", err)
+	require.NoError(t, rd.Close())
 }
 
 // What is open ends when it is allowed no more, also while nothing comes.

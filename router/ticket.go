@@ -188,7 +188,21 @@ func (r *Router) OpenTicket(ctx context.Context, text string) (*Plan, error) {
 	return r.unseal(ctx, text, false)
 }
 
+// unseal unseals a plan that is to be read, or to go on being held.
 func (r *Router) unseal(ctx context.Context, text string, page bool) (*Plan, error) {
+	p, err := r.sealed(ctx, text, page)
+	if err != nil {
+		return nil, err
+	}
+	if err := r.readsKeys(ctx, p); err != nil {
+		p.Close()
+		return nil, err
+	}
+	return p, nil
+}
+
+// sealed is what a text has sealed, of rows that the caller may read.
+func (r *Router) sealed(ctx context.Context, text string, page bool) (*Plan, error) {
 	b, err := r.o.Signer.Verify(text)
 	if err != nil {
 		return nil, err
@@ -215,10 +229,7 @@ func (r *Router) unseal(ctx context.Context, text string, page bool) (*Plan, err
 		return nil, err
 	}
 	// Whoever made it, the caller is whom it is opened for, who gets what he could plan himself.
-	if p.pass, err = r.readsPlan(ctx, p); err == nil {
-		err = r.readsKeys(ctx, p)
-	}
-	if err != nil {
+	if p.pass, err = r.readsPlan(ctx, p); err != nil {
 		p.Close()
 		return nil, err
 	}
@@ -306,9 +317,10 @@ func (r *Router) RenewTicket(ctx context.Context, text string) (string, time.Tim
 	return renewed, expires, err
 }
 
-// CancelTicket lets go of the snapshots of a ticket.
+// CancelTicket lets go of the snapshots of a ticket. It gives nothing to go on with, so the
+// keys need not be read for it.
 func (r *Router) CancelTicket(ctx context.Context, text string) error {
-	p, err := r.OpenTicket(ctx, text)
+	p, err := r.sealed(ctx, text, false)
 	if err != nil {
 		return err
 	}
