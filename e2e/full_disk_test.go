@@ -52,20 +52,27 @@ func TestLakeDiskFull(t *testing.T) {
 		}
 		require.Eventually(t, func() bool { return len(log.numbers(t, "n", of("hot"))) == 0 }, patience, 50*time.Millisecond)
 	}
+	// fails writes until a table is told to have no room.
+	fails := func(tb table) {
+		t.Helper()
+		for deadline := time.Now().Add(patience); ; time.Sleep(300 * time.Millisecond) {
+			if st := tb.lake(t); st["state"] == "failing" {
+				require.Equal(t, "storage_full", st["error"].(map[string]any)["code"], "%v", st)
+				if s.cli(t, "", "lake", "status", tb.full()).code == 1 {
+					return
+				}
+			}
+			require.True(t, time.Now().Before(deadline), "%v", tb.lake(t))
+			write() // the room that is left may do for some rounds
+		}
+	}
 	write()
 	settled()
 	for _, leave := range []int64{0, 8 << 10, 24 << 10} {
 		empty := s.fill(t, leave)
 		before := n
 		for _, tb := range tables {
-			st := tb.lake(t)
-			for deadline := time.Now().Add(patience); st["state"] != "failing"; st = tb.lake(t) {
-				require.True(t, time.Now().Before(deadline), "%v", st)
-				write() // the room that is left may do for some rounds
-				time.Sleep(300 * time.Millisecond)
-			}
-			why := st["error"].(map[string]any)
-			require.Equal(t, "storage_full", why["code"], "%v", why)
+			fails(tb)
 		}
 		write()
 		time.Sleep(1500 * time.Millisecond) // longer than the log keeps what is in the lake
@@ -74,9 +81,11 @@ func TestLakeDiskFull(t *testing.T) {
 		}
 		for _, tb := range tables {
 			tb.once(t, "n", "union", n)
-			if leave == 0 { // else a round may go through yet when that of the other table has let go of its room
+			if leave == 0 {
 				require.True(t, is(tb, "failing"))
 				require.Equal(t, 1, s.cli(t, "", "lake", "status", tb.full()).code)
+			} else { // a round may have gone through yet when that of the other table had let go of its room
+				fails(tb)
 			}
 		}
 		keyed.once(t, "n", "hot", n)
