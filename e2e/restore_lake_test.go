@@ -121,7 +121,7 @@ func TestRestoreBehindLake(t *testing.T) {
 	out, err = restore()
 	require.NoError(t, err, out)
 	require.Contains(t, out, "old_log: the lake has all rows up to offset")
-	require.Contains(t, out, "old_keyed: the lake has changes that are lost")
+	require.Contains(t, out, "old_keyed: the lake has changes that did not come back")
 	require.Contains(t, out, "new_log: the lake has all rows up to offset")
 	r := &server{dir: dir, flags: flags, log: &tailBuffer{}}
 	r.begin(t)
@@ -171,7 +171,7 @@ func TestRepairBehindLake(t *testing.T) {
 	require.Contains(t, out, "old_log: the lake has all rows up to offset")
 	out, err = repair("--accept-loss")
 	require.NoError(t, err, out)
-	require.Contains(t, out, "old_keyed: the lake has changes that are lost")
+	require.Contains(t, out, "old_keyed: the lake has changes that did not come back")
 	out, err = repair()
 	require.NoError(t, err, out)
 	require.NoError(t, s.launch())

@@ -19,11 +19,18 @@ import (
 // lakeEndTime is how long the lake has to say how far it has one table.
 const lakeEndTime = 30 * time.Second
 
+// AskLake says whether a command that brings logs back asks the lake how far it is; else
+// the lake must have no more than comes back, or be lost for good.
+type AskLake bool
+
 // lakeEnds asks the lake how far it has each bucket, by shard: what brings logs back that
-// end sooner must give no offset to another record. A lake table whose metadata is damaged
-// or lost is left out: nothing is tiered to it, or read from it, before it is mended.
-func lakeEnds(ctx context.Context, s *Settings, c *catalog.Catalog, log *slog.Logger) (map[millrace.ShardID][]shard.InLake, error) {
+// end sooner must give no offset to another record. A lake that does not say so of a table,
+// also since its metadata is damaged, is an error: it may be mended later.
+func lakeEnds(ctx context.Context, s *Settings, ask AskLake, c *catalog.Catalog, log *slog.Logger) (map[millrace.ShardID][]shard.InLake, error) {
 	out := map[millrace.ShardID][]shard.InLake{}
+	if !ask {
+		return out, nil
+	}
 	var format *iceberg.Format
 	for _, t := range c.AllTables() {
 		if t.Options.Lake == nil {
@@ -37,7 +44,7 @@ func lakeEnds(ctx context.Context, s *Settings, c *catalog.Catalog, log *slog.Lo
 			defer end()
 			format = f
 		}
-		if err := tableEnds(ctx, format, t, c, out, log); err != nil {
+		if err := tableEnds(ctx, s, format, t, c, out, log); err != nil {
 			return nil, err
 		}
 	}
@@ -71,16 +78,15 @@ func (s *Settings) lakeOffline(ctx context.Context, cluster [16]byte, log *slog.
 	return iceberg.New(iceberg.Options{Store: store, Catalog: pointers, Cluster: cluster, Clock: wallClock{}, Logger: log}), end, nil
 }
 
-func tableEnds(ctx context.Context, f *iceberg.Format, t *millrace.Table, c *catalog.Catalog, out map[millrace.ShardID][]shard.InLake, log *slog.Logger) error {
+func tableEnds(ctx context.Context, s *Settings, f *iceberg.Format, t *millrace.Table, c *catalog.Catalog, out map[millrace.ShardID][]shard.InLake, log *slog.Logger) error {
 	ask, cancel := context.WithTimeout(ctx, lakeEndTime)
 	defer cancel()
 	ends, err := f.Ends(ask, t)
-	switch {
-	case errs.Is(err, errs.CorruptData):
-		log.WarnContext(ctx, "a lake table is passed over", slog.String("table", t.Path.String()), slog.Any("err", err))
-		return nil
-	case err != nil:
-		return fmt.Errorf("how far the lake has table %s, which the lake at lake-uri has to say: %w", t.Path, err)
+	if err != nil {
+		return errs.Wrap(errs.CodeOf(err), "the lake does not say how far it has table "+t.Path.String()+" (--skip-lake goes on without)", err)
+	}
+	if ends == nil && t.Options.Lake.Enabled {
+		log.WarnContext(ctx, "the lake has nothing of a table that is taken there: make sure that lake-uri is the place that it was", slog.String("table", t.Path.String()), slog.String("lake_uri", s.LakeURI))
 	}
 	shards := map[millrace.PartitionID][]millrace.ShardID{0: t.Shards}
 	if t.Partitioned() {

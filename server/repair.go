@@ -18,9 +18,9 @@ import (
 // log that they cannot be opened with, and repairs them when the loss is accepted; see
 // storage.Repair. Copies are the directory for what was there before; "" when nothing is
 // kept, as where the log is a stream.
-func RepairLog(ctx context.Context, s *Settings, accept bool, log *slog.Logger) (_ []*shard.Loss, copies string, err error) {
+func RepairLog(ctx context.Context, s *Settings, accept bool, ask AskLake, log *slog.Logger) (_ []*shard.Loss, copies string, err error) {
 	if s.clustered() {
-		return repairCluster(ctx, s, accept, log)
+		return repairCluster(ctx, s, accept, ask, log)
 	}
 	dir, err := filepath.Abs(s.DataDir)
 	if err != nil {
@@ -40,7 +40,7 @@ func RepairLog(ctx context.Context, s *Settings, accept bool, log *slog.Logger) 
 	if err := guardCluster(dir, c.ClusterID()); err != nil {
 		return nil, "", err
 	}
-	inLake, err := lakeEnds(ctx, s, c, log)
+	inLake, err := lakeEnds(ctx, s, ask, c, log)
 	if err != nil {
 		return nil, "", err
 	}

@@ -18,13 +18,13 @@ import (
 // repairCluster is RepairLog for a cluster that is stopped: the logs are streams in NATS.
 // What a shard goes on from is its checkpoint in the object store and what can be read of
 // the stream behind it, or, where they know of more, the files in this data directory.
-func repairCluster(ctx context.Context, s *Settings, accept bool, log *slog.Logger) (_ []*shard.Loss, copies string, err error) {
+func repairCluster(ctx context.Context, s *Settings, accept bool, ask AskLake, log *slog.Logger) (_ []*shard.Loss, copies string, err error) {
 	o, err := openOffline(ctx, s, log)
 	if err != nil {
 		return nil, "", err
 	}
 	defer func() { err = errors.Join(err, o.close()) }()
-	shards, err := o.shardsInCatalog(ctx)
+	shards, err := o.shardsInCatalog(ctx, ask)
 	if err != nil {
 		return nil, "", err
 	}
@@ -50,7 +50,7 @@ func repairCluster(ctx context.Context, s *Settings, accept bool, log *slog.Logg
 }
 
 // shardsInCatalog says how many shards there are, and learns what the lake has of them.
-func (o *offline) shardsInCatalog(ctx context.Context) (int, error) {
+func (o *offline) shardsInCatalog(ctx context.Context, ask AskLake) (int, error) {
 	there, _, err := o.kv.Load(ctx)
 	if err != nil {
 		return 0, err
@@ -66,7 +66,7 @@ func (o *offline) shardsInCatalog(ctx context.Context) (int, error) {
 	if c.ClusterID() != o.id {
 		return 0, errs.New(errs.InvalidRequest, "the catalog in NATS is of cluster %x, and %s of cluster %x", c.ClusterID(), o.objects.URI(), o.id)
 	}
-	o.inLake, err = lakeEnds(ctx, o.s, c, o.log)
+	o.inLake, err = lakeEnds(ctx, o.s, ask, c, o.log)
 	return c.Shards(), err
 }
 
@@ -88,7 +88,7 @@ func (o *offline) repair(ctx context.Context, id millrace.ShardID, accept bool, 
 	if err != nil {
 		return nil, err
 	}
-	if here != nil && (loss == nil || here.loss.Applied > loss.Applied) {
+	if here != nil && (loss == nil || loss.Behind || here.loss.Applied > loss.Applied) {
 		if !accept {
 			return here.loss, nil
 		}

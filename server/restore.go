@@ -9,6 +9,7 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"slices"
 	"time"
 
 	"github.com/cockroachdb/pebble/v2/vfs"
@@ -41,10 +42,11 @@ type RestoredShard struct {
 	Checkpoint time.Time
 	// Behind are the buckets that go on where the lake ends, which has more of them than the
 	// checkpoint.
-	Behind []shard.InLake
+	Behind []shard.Onward
 }
 
 func restored(id millrace.ShardID, r *shard.Renewal) RestoredShard {
+	slices.SortFunc(r.Behind, func(a, b shard.Onward) int { return a.Bucket.Compare(b.Bucket) })
 	out := RestoredShard{Shard: id, Behind: r.Behind}
 	if r.From != nil {
 		out.Checkpoint = checkpointTime(r.From.Published())
@@ -63,7 +65,7 @@ const unfinishedDir = catalogDir + ".restoring"
 // else here and goes on by itself.
 //
 // A restore that failed is begun again by calling it again.
-func Restore(ctx context.Context, s *Settings, from string, log *slog.Logger) (_ *Restored, err error) {
+func Restore(ctx context.Context, s *Settings, from string, ask AskLake, log *slog.Logger) (_ *Restored, err error) {
 	dir, err := filepath.Abs(s.DataDir)
 	if err != nil {
 		return nil, fmt.Errorf("data directory: %w", err)
@@ -84,7 +86,7 @@ func Restore(ctx context.Context, s *Settings, from string, log *slog.Logger) (_
 		return nil, err
 	}
 	out := &Restored{ClusterID: hex.EncodeToString(cluster[:])}
-	inLake, err := out.catalog(ctx, s, vfs.Default, filepath.Join(dir, unfinishedDir), objects, cluster, log)
+	inLake, err := out.catalog(ctx, s, ask, vfs.Default, filepath.Join(dir, unfinishedDir), objects, cluster, log)
 	if err != nil {
 		return nil, err
 	}
@@ -134,7 +136,7 @@ const (
 
 // catalog restores the catalog into a directory, and learns from it what there is, and
 // from the lake how far that is.
-func (r *Restored) catalog(ctx context.Context, s *Settings, fs vfs.FS, at string, objects objstore.Reader, cluster [16]byte, log *slog.Logger) (_ map[millrace.ShardID][]shard.InLake, err error) {
+func (r *Restored) catalog(ctx context.Context, s *Settings, ask AskLake, fs vfs.FS, at string, objects objstore.Reader, cluster [16]byte, log *slog.Logger) (_ map[millrace.ShardID][]shard.InLake, err error) {
 	kv, err := catalog.OpenPebble(fs, at, log)
 	if err != nil {
 		return nil, err
@@ -154,7 +156,7 @@ func (r *Restored) catalog(ctx context.Context, s *Settings, fs vfs.FS, at strin
 		return nil, errs.New(errs.CorruptData, "the catalog in %s is of cluster %x, and %s says %x", objects.URI(), c.ClusterID(), remote.ClusterFile, cluster)
 	}
 	r.Shards, r.Tables = c.Shards(), len(c.AllTables())
-	return lakeEnds(ctx, s, c, log)
+	return lakeEnds(ctx, s, ask, c, log)
 }
 
 // shards restores the shards, two at a time.

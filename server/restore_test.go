@@ -29,7 +29,7 @@ func TestRestoreRefuses(t *testing.T) {
 	}
 	refused := func(what, dir, from string, code errs.Code, says string) {
 		t.Helper()
-		_, err := Restore(t.Context(), settings(dir), from, log)
+		_, err := Restore(t.Context(), settings(dir), from, true, log)
 		if !errs.Is(err, code) || !strings.Contains(err.Error(), says) {
 			t.Errorf("%s: %v", what, err)
 		}

@@ -28,20 +28,20 @@ import (
 // It refuses where NATS has something of the cluster, and while processes of it run. The
 // catalog comes last, and a mark in its place first, so that no process begins on half of
 // it; a restore that failed is begun again by calling it again.
-func RestoreCluster(ctx context.Context, s *Settings, log *slog.Logger) (*Restored, error) {
-	return restoreCluster(ctx, s, log, func(string) error { return nil })
+func RestoreCluster(ctx context.Context, s *Settings, ask AskLake, log *slog.Logger) (*Restored, error) {
+	return restoreCluster(ctx, s, ask, log, func(string) error { return nil })
 }
 
 // restoreCluster calls step after each that changes something, for tests of what is left
 // when it ends there.
-func restoreCluster(ctx context.Context, s *Settings, log *slog.Logger, step func(string) error) (_ *Restored, err error) {
+func restoreCluster(ctx context.Context, s *Settings, ask AskLake, log *slog.Logger, step func(string) error) (_ *Restored, err error) {
 	o, err := openOffline(ctx, s, log)
 	if err != nil {
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, o.close()) }()
 	out := &Restored{ClusterID: hex.EncodeToString(o.id[:])}
-	inLake, err := out.catalog(ctx, s, vfs.NewMem(), "catalog", o.objects, o.id, log)
+	inLake, err := out.catalog(ctx, s, ask, vfs.NewMem(), "catalog", o.objects, o.id, log)
 	if err != nil {
 		return nil, err
 	}

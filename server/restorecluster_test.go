@@ -74,7 +74,7 @@ func TestRestoreCluster(t *testing.T) {
 	require.Contains(t, before, "x19")
 	refused := func(what, dir, says string) {
 		t.Helper()
-		_, err := RestoreCluster(t.Context(), c.settings(t, dir), log)
+		_, err := RestoreCluster(t.Context(), c.settings(t, dir), true, log)
 		require.Truef(t, errs.Is(err, errs.InvalidRequest) && strings.Contains(err.Error(), says), "%s: %v", what, err)
 	}
 	refused("it is well", t.TempDir(), "has a catalog")
@@ -93,14 +93,14 @@ func TestRestoreCluster(t *testing.T) {
 	}
 	other := t.TempDir()
 	require.NoError(t, guardCluster(other, [16]byte{1}))
-	_, err = RestoreCluster(t.Context(), c.settings(t, other), log)
+	_, err = RestoreCluster(t.Context(), c.settings(t, other), true, log)
 	require.ErrorContains(t, err, "another data directory")
 
 	// Each attempt ends one step later than the one before.
 	place, told := t.TempDir(), errors.New("ended here")
 	var out *Restored
 	for _, last := range []string{"marked", "published", "begun", "imported"} {
-		out, err = restoreCluster(t.Context(), c.settings(t, place), log, func(step string) error {
+		out, err = restoreCluster(t.Context(), c.settings(t, place), true, log, func(step string) error {
 			if step == last {
 				return told
 			}

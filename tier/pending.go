@@ -74,7 +74,7 @@ func (m *Manager) partitions(ctx context.Context, desc *millrace.Table) ([]*mill
 // isAhead is the error of a lake that is ahead of a log: records that are written next
 // would get offsets that the lake has already.
 func isAhead(desc *millrace.Table, p *piece, at millrace.Offset) error {
-	return errs.New(errs.CorruptData, "the lake has bucket %s of table %s up to offset %d, where its log does not reach: the log is older than the lake, as when a copy of the data directory was put back: stop the server and run millrace wal repair before the log is as far", millrace.BucketKey(nameOf(p.partition), p.bucket), desc.Path, at)
+	return errs.New(errs.CorruptData, "the lake has bucket %s of table %s up to offset %d, where its log does not reach: the log is older than the lake, as when a copy of the data directory was put back: stop all processes and run millrace wal repair before the log is as far", millrace.BucketKey(nameOf(p.partition), p.bucket), desc.Path, at)
 }
 
 // takesPart says whether rounds take rows of a partition: not of one that has expired,

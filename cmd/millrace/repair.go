@@ -20,6 +20,7 @@ type walCmd struct {
 
 type walRepairCmd struct {
 	AcceptLoss bool `help:"Go on without what is lost. Without this, the command only tells."`
+	skipLake
 
 	serverSettings
 }
@@ -32,7 +33,8 @@ where each bucket goes on. With --accept-loss the shards go on from there. What 
 
 With --nats-url and the other settings of a cluster the logs are its streams in NATS; stop all processes first. A shard goes on from its
 checkpoint in the object store and what can be read of its stream, or, where they know of more, from the files of the worker whose --data-dir
-it is: "its files here" in what is told. Of a table of which the lake at --lake-uri has more than that, the log goes on behind the lake. The stream is made anew: keep what is in it with "nats stream backup" first, if it may be of use.`
+it is: "its files here" in what is told. Of a table of which the lake at --lake-uri has more than that, the log goes on behind the lake, which is asked for that and has to answer
+unless --skip-lake is given. The stream is made anew: keep what is in it with "nats stream backup" first, if it may be of use.`
 }
 
 // Run implements the command. Something that is lost and not accepted makes it fail, so
@@ -42,7 +44,7 @@ func (c *walRepairCmd) Run(ctx context.Context, k *kong.Context, a *app) error {
 	if err != nil {
 		return err
 	}
-	losses, copies, err := server.RepairLog(ctx, s, c.AcceptLoss, slog.New(slog.NewTextHandler(a.stderr, &slog.HandlerOptions{Level: slog.LevelError})))
+	losses, copies, err := server.RepairLog(ctx, s, c.AcceptLoss, c.ask(), slog.New(slog.NewTextHandler(a.stderr, &slog.HandlerOptions{Level: slog.LevelWarn})))
 	p := func(format string, args ...any) {
 		_, werr := fmt.Fprintf(a.stdout, format, args...)
 		err = errors.Join(err, werr)
@@ -67,7 +69,10 @@ func (c *walRepairCmd) Run(ctx context.Context, k *kong.Context, a *app) error {
 			table := printable(b.Table.String())
 			switch {
 			case b.InLake != nil:
-				p("  bucket %s of %s: %s\n", b.ID, table, behindLake(b.InLake.Table.Keyed(), b.End))
+				p("  bucket %s of %s: %s\n", b.ID, table, behindLake(b.InLake))
+				if b.Lost > 0 {
+					p("    %d rows behind that are lost\n", b.Lost)
+				}
 			case b.Table.Table == "":
 				p("  bucket %s: of a table that only the lost records describe; all of it is lost\n", b.ID)
 			case b.Begins:

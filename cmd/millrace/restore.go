@@ -9,17 +9,25 @@ import (
 
 	"github.com/alecthomas/kong"
 
-	millrace "github.com/millrace/millrace"
 	"github.com/millrace/millrace/errs"
 	"github.com/millrace/millrace/server"
+	"github.com/millrace/millrace/storage/shard"
 )
 
 // restoreCmd brings back what an object store holds.
 type restoreCmd struct {
 	From string `help:"What --remote-uri was: file:///folder or s3://bucket/prefix. Of a cluster it is --remote-uri." placeholder:"URI"`
+	skipLake
 
 	serverSettings
 }
+
+// skipLake is a flag of commands that bring logs back.
+type skipLake struct {
+	SkipLake bool `help:"Do not ask the lake how far it has each table. Where it has more than comes back, new records hide behind those in the lake: for a lake that is lost, and not put back later."`
+}
+
+func (s skipLake) ask() server.AskLake { return server.AskLake(!s.SkipLake) }
 
 // Help is the text after the flags.
 func (*restoreCmd) Help() string {
@@ -31,15 +39,16 @@ Rows up to the newest checkpoint of each shard come back, a minute old at most w
 Writes that were acknowledged after that are lost; the command says how old each checkpoint is. A restore that failed is begun again by the same command.
 
 Where the lake at --lake-uri has more of a table than its checkpoints, the table goes on behind that: what the lake has of a log table is kept, and of a table with a
-primary key the lake is written anew from what came back. So the lake is asked, and has to answer.`
+primary key the lake is written anew from what came back, by the server that is started then: what only the lake has of it is in the lake's older snapshots,
+until they expire; copy the table's folder first if it is of use. So the lake is asked, and has to answer for each table, unless --skip-lake is given.`
 }
 
 // behindLake says how a bucket goes on of which the lake has more than came back.
-func behindLake(keyed bool, next millrace.Offset) string {
-	if keyed {
-		return fmt.Sprintf("the lake has changes that are lost; its changelog begins anew at offset %d, and the lake is written anew from its rows", next)
+func behindLake(b *shard.Onward) string {
+	if b.Table.Keyed() {
+		return fmt.Sprintf("the lake has changes that did not come back; its changelog begins anew at offset %d, and the lake is written anew from the rows that did", b.Next)
 	}
-	return fmt.Sprintf("the lake has all rows up to offset %d, where its log goes on", next)
+	return fmt.Sprintf("the lake has all rows up to offset %d, where its log goes on", b.Next)
 }
 
 // Run implements the command.
@@ -54,11 +63,11 @@ func (c *restoreCmd) Run(ctx context.Context, k *kong.Context, a *app) error {
 	case s.NATSURL == "" && c.From == "":
 		return usageError{errs.New(errs.InvalidRequest, "--from says where the checkpoints are; with --nats-url and --remote-uri a cluster is restored")}
 	case s.NATSURL == "":
-		r, err = server.Restore(ctx, s, c.From, log)
+		r, err = server.Restore(ctx, s, c.From, c.ask(), log)
 	case c.From != "" && c.From != s.RemoteURI:
 		return usageError{errs.New(errs.InvalidRequest, "--from is %s and --remote-uri %s: a cluster goes on where its checkpoints are; copy them there first", c.From, s.RemoteURI)}
 	default:
-		r, err = server.RestoreCluster(ctx, s, log)
+		r, err = server.RestoreCluster(ctx, s, c.ask(), log)
 	}
 	if err != nil {
 		return err
@@ -79,7 +88,7 @@ func (c *restoreCmd) Run(ctx context.Context, k *kong.Context, a *app) error {
 	}
 	for _, at := range r.Points {
 		for _, b := range at.Behind {
-			p("bucket %s of %s: %s\n", b.Bucket, printable(b.Table.Path.String()), behindLake(b.Table.Keyed(), b.Next()))
+			p("bucket %s of %s: %s\n", b.Bucket, printable(b.Table.Path.String()), behindLake(&b))
 		}
 	}
 	if s.NATSURL != "" {

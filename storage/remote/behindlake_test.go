@@ -168,3 +168,49 @@ func TestRepairOfFilesHere(t *testing.T) {
 	w.goesOnBehind(next, unknown)
 	w.Close()
 }
+
+// Shows that a sound log of a cluster is told of when the lake has more than it, and is only changed when that is accepted;
+// everything that it has is there then.
+func TestReclaimBehindLake(t *testing.T) {
+	w := newWorld(t, 7)
+	calm(w)
+	w.MustOpen()
+	w.write(100)
+	w.publish()
+	w.write(100)
+	w.crash()
+	w.loseShards()
+	unknown := &storagetest.Modelled{Table: storagetest.NewTable(9, 2, w.Opts.Shards, 0, storagetest.LogColumns...), Buckets: []*storagetest.Bucket{storagetest.NewBucket(), storagetest.NewBucket()}}
+	in, next := w.inLake(unknown)
+	f := w.openLog(nil)
+	log, err := f.Shard(0)
+	require.NoError(t, err)
+	o := w.scratch(0, log)
+	loss, _, err := shard.Reclaim(t.Context(), o, true)
+	require.NoError(t, err)
+	require.Nil(t, loss, "without a lake it is sound")
+	for _, l := range in[0] {
+		l.End = 1
+		o.InLake = append(o.InLake, l)
+	}
+	o.InLake = o.InLake[:len(o.InLake)-2] // those of the unknown table
+	loss, _, err = shard.Reclaim(t.Context(), o, true)
+	require.NoError(t, err)
+	require.Nil(t, loss, "the lake has no more")
+	o.InLake = in[0]
+	loss, r, err := shard.Reclaim(t.Context(), o, false)
+	require.NoError(t, err)
+	require.True(t, loss.Behind)
+	require.Nil(t, r)
+	loss, r, err = shard.Reclaim(t.Context(), o, true)
+	require.NoError(t, err)
+	for _, b := range loss.Buckets {
+		require.Equal(t, next[b.ID], b.End, "bucket %s", b.ID)
+	}
+	require.NoError(t, f.Close())
+	require.NoError(t, w.FS.RemoveAll(walDir))
+	require.NoError(t, w.openLog(map[millrace.ShardID]wal.Tail{0: r.Begin}).Close())
+	w.MustOpen()
+	w.goesOnBehind(next, unknown)
+	w.Close()
+}

@@ -49,7 +49,8 @@
 //	     and epochs that the one before cannot have had, so that nobody's files or
 //	     checkpoints of that one pass for later ones of this.
 //	S17  After a loss a bucket gives out no offset that the lake has (InLake): its log
-//	     goes on where the lake ends, that of a keyed table one further.
+//	     goes on where the lake ends, that of a keyed table one further. It knows the
+//	     numbered batches up to there as far as its state did.
 //
 // Files, below the shard's directory: state/ (Pebble), segments/<table>/<partition>/<bucket>/,
 // manifest-<20 digits> (the two newest), tails-<20 digits> (that of each manifest).

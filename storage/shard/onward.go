@@ -20,28 +20,36 @@ type InLake struct {
 	End    millrace.Offset
 }
 
-// Next is where the log of a bucket goes on that lost what the lake still has: no offset
+// Onward is where the log of a bucket goes on that lost what the lake still has: no offset
 // is given to another record. The rows of a log table are all in the lake up to there.
 // What a keyed table's state lost is not in it again; its log goes on one further, so that
 // the lake is seen to lack a record, and the next round writes the bucket anew from the
 // state.
-func (l *InLake) Next() millrace.Offset {
+type Onward struct {
+	InLake
+
+	Next millrace.Offset
+}
+
+// onward is where the log goes on of a bucket whose state stands at an offset.
+func (l *InLake) onward(state millrace.Offset) Onward {
 	if l.Table.Keyed() {
-		return l.End + 1
+		return Onward{*l, max(l.End+1, state)}
 	}
-	return l.End
+	return Onward{*l, l.End}
 }
 
 // behindLake are the buckets of which the lake has more than their log and state.
-func (s *Shard) behindLake() []InLake {
-	var out []InLake
+func (s *Shard) behindLake() []Onward {
+	var out []Onward
 	for _, l := range s.o.InLake {
-		end := millrace.Offset(0)
+		var state, end millrace.Offset
 		if b := s.buckets[l.Bucket]; b != nil {
-			end = max(b.done.Next, b.log.View().End)
+			state = b.done.Next
+			end = max(state, b.log.View().End)
 		}
 		if l.End > end {
-			out = append(out, l)
+			out = append(out, l.onward(state))
 		}
 	}
 	return out
@@ -49,37 +57,47 @@ func (s *Shard) behindLake() []InLake {
 
 // goOn makes logs of buckets begin anew where the lake lets them, and returns what is to
 // change in the state with that.
-func (s *Shard) goOn(behind []InLake) ([]func(*kv.Batch) error, error) {
-	reason := errs.New(errs.OffsetOutOfRange, "the log begins anew")
+func (s *Shard) goOn(behind []Onward) ([]func(*kv.Batch) error, error) {
 	var changes []func(*kv.Batch) error
 	for _, l := range behind {
-		log := bucket.New(l.Bucket, l.Next(), s.bucketOptions(l.Bucket))
-		if b := s.buckets[l.Bucket]; b != nil {
-			s.tailBytes.Add(-b.log.View().TailBytes())
-			if err := b.log.Close(reason); err != nil {
-				return nil, err
-			}
-			b.log = log
-		} else {
-			if s.tables[l.Bucket.Table] == nil {
-				s.tables[l.Bucket.Table] = newTableState(l.Table)
-			}
-			if err := s.addRecovered(l.Bucket, log); err != nil {
+		if s.buckets[l.Bucket] == nil {
+			if err := s.addUnknown(l.Table, l.Bucket); err != nil {
 				return nil, err
 			}
 		}
 		b := s.buckets[l.Bucket]
+		if err := s.beginAnew(b, l.Next); err != nil {
+			return nil, err
+		}
 		changes = append(changes, func(batch *kv.Batch) error {
-			b.done.Next = l.Next()
+			b.done.Next = l.Next
 			return batch.SetMeta(b.id, b.done)
 		})
 	}
 	return changes, nil
 }
 
+// addUnknown adds a bucket of which nothing here but its state may know.
+func (s *Shard) addUnknown(t *millrace.Table, id millrace.BucketID) error {
+	if s.tables[t.ID] == nil {
+		s.tables[t.ID] = newTableState(t)
+	}
+	return s.addRecovered(id, bucket.New(id, 0, s.bucketOptions(id)))
+}
+
+// beginAnew makes the log of a bucket begin anew at an offset.
+func (s *Shard) beginAnew(b *bucketState, at millrace.Offset) error {
+	s.tailBytes.Add(-b.log.View().TailBytes())
+	if err := b.log.Close(errs.New(errs.OffsetOutOfRange, "the log begins anew")); err != nil {
+		return err
+	}
+	b.log = bucket.New(b.id, at, s.bucketOptions(b.id))
+	return nil
+}
+
 // rebuildBehind does so in a directory that Rebuild made, for a log without records that
 // begins above an epoch.
-func rebuildBehind(ctx context.Context, o Options, epoch millrace.Epoch) (_ []InLake, err error) {
+func rebuildBehind(ctx context.Context, o Options, epoch millrace.Epoch) (_ []Onward, err error) {
 	if len(o.InLake) == 0 {
 		return nil, nil
 	}

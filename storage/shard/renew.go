@@ -1,6 +1,7 @@
 package shard
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"encoding/binary"
@@ -29,7 +30,7 @@ type Renewal struct {
 	// Begin is where whoever has the log begins it, before the shard is opened.
 	Begin wal.Tail
 	// Behind are the buckets that go on where the lake ends, since it has more of them.
-	Behind []InLake
+	Behind []Onward
 }
 
 // Renew makes the newest checkpoint in the object store one of a log that begins anew,
@@ -140,7 +141,8 @@ func (s *Shard) publishRenewed(ctx context.Context, renewed int64) error {
 }
 
 // Reclaim says what is wrong with the log of a shard in a cluster, as one finds who
-// opens it from the object store; nil when nothing is. When the loss is accepted, the
+// opens it from the object store, also that the lake has more than it (Options.InLake);
+// nil when nothing is. When the loss is accepted, the
 // newest checkpoint there, and what can be read of the log behind it, become a checkpoint
 // of a log that begins anew, as by Renew.
 //
@@ -148,7 +150,7 @@ func (s *Shard) publishRenewed(ctx context.Context, renewed int64) error {
 func Reclaim(ctx context.Context, o Options, accept bool) (_ *Loss, _ *Renewal, err error) {
 	o.ensureDefaults()
 	cause, err := unsound(ctx, &o)
-	if err != nil || cause == nil {
+	if err != nil || cause == nil && (len(o.InLake) == 0 || o.Log == nil) {
 		return nil, nil, err
 	}
 	if o.Log == nil {
@@ -172,10 +174,17 @@ func Reclaim(ctx context.Context, o Options, accept bool) (_ *Loss, _ *Renewal, 
 	if err := rp.examine(ctx); err != nil {
 		return nil, nil, err
 	}
-	if rp.loss == nil { // what cannot be read is in the checkpoint
-		rp.loss = &Loss{Shard: o.ID, From: s.replayer.lsn + 1, To: s.replayer.lsn}
+	if cause == nil && rp.loss == nil {
+		if len(s.behindLake()) == 0 {
+			return nil, nil, nil
+		}
+		rp.loss = rp.behindAlone()
+	} else {
+		if rp.loss == nil { // what cannot be read is in the checkpoint
+			rp.loss = &Loss{Shard: o.ID, From: s.replayer.lsn + 1, To: s.replayer.lsn}
+		}
+		rp.loss.Cause, rp.loss.Applied = cmp.Or(cause, rp.loss.Cause), s.replayer.lsn
 	}
-	rp.loss.Cause, rp.loss.Applied = cause, s.replayer.lsn
 	if m != nil {
 		rp.loss.Checkpoint = m.Published()
 	}

@@ -49,7 +49,7 @@ type BucketLoss struct {
 	// nothing of the rows is lost, and the log begins anew there.
 	Begins bool
 	// InLake is set when the lake has more of the bucket, behind which its log goes on.
-	InLake *InLake
+	InLake *Onward
 }
 
 // Repair says what is wrong with the log of a shard that is not served, also that the lake
@@ -78,7 +78,7 @@ func Repair(ctx context.Context, o Options, accept bool, copies string) (_ *Loss
 		if len(s.behindLake()) == 0 {
 			return nil, wal.Tail{}, nil
 		}
-		rp.loss = &Loss{Shard: o.ID, Cause: errBehind, Behind: true, From: s.replayer.lsn + 1, To: s.replayer.lsn, Applied: s.replayer.lsn}
+		rp.loss = rp.behindAlone()
 	}
 	if err := rp.settle(ctx); err != nil {
 		return nil, wal.Tail{}, err
@@ -101,7 +101,7 @@ type repair struct {
 	loss    *Loss
 	batch   []func(*kv.Batch) error
 	anew    []*bucketState // whose logs begin anew
-	behind  []InLake       // what the lake has more of
+	behind  []Onward       // of which the lake has more
 }
 
 // examine applies the log as far as it can be read, as every start does.
@@ -159,28 +159,37 @@ func (rp *repair) settle(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	for _, id := range known {
-		if s.buckets[id] == nil { // what opened it is lost, its table's descriptor with it
-			rp.loss.Buckets = append(rp.loss.Buckets, BucketLoss{ID: id})
-			rp.batch = append(rp.batch, func(b *kv.Batch) error { return b.DropBucket(id) })
-		}
+	inLake := make(map[millrace.BucketID]InLake, len(s.o.InLake))
+	for _, l := range s.o.InLake {
+		inLake[l.Bucket] = l
 	}
-	for _, b := range s.allBuckets() {
-		end := b.log.View().End
-		l := BucketLoss{ID: b.id, Table: b.of.newest().Path, End: end}
-		switch ahead := b.done.Next - end; {
-		case ahead > 0 && b.of.newest().Keyed():
-			l.End, l.Begins = b.done.Next, true
-			rp.anew = append(rp.anew, b)
-		case ahead > 0:
-			l.Lost = int64(ahead)
-			if err := rp.setBack(ctx, b, end); err != nil {
+	for _, id := range known {
+		if s.buckets[id] != nil {
+			continue
+		}
+		// What opened it is lost, and its table's descriptor with it, unless the lake has that.
+		if l, ok := inLake[id]; ok {
+			if err := s.addUnknown(l.Table, id); err != nil {
 				return err
 			}
+			continue
 		}
+		rp.loss.Buckets = append(rp.loss.Buckets, BucketLoss{ID: id})
+		rp.batch = append(rp.batch, func(b *kv.Batch) error { return b.DropBucket(id) })
+	}
+	for _, b := range s.allBuckets() {
+		l, err := rp.settleBucket(ctx, b, inLake[b.id])
+		if err != nil {
+			return err
+		}
+		delete(inLake, b.id)
 		rp.loss.Buckets = append(rp.loss.Buckets, l)
 	}
-	rp.settleBehind()
+	for _, l := range inLake { // which nobody here knows of
+		if l.End > 0 {
+			rp.loss.Buckets = append(rp.loss.Buckets, rp.goesBehind(l.onward(0)))
+		}
+	}
 	slices.SortFunc(rp.loss.Buckets, func(a, b BucketLoss) int { return a.ID.Compare(b.ID) })
 	return nil
 }
@@ -188,28 +197,49 @@ func (rp *repair) settle(ctx context.Context) error {
 // errBehind is the cause when the log is sound, and yet not all that there was.
 var errBehind = errs.New(errs.CorruptData, "the lake has records that the log does not have: it was set back, as by a copy of the data directory that was put back")
 
-// settleBehind finds the buckets of which the lake has more than will be here.
-func (rp *repair) settleBehind() {
-	at := make(map[millrace.BucketID]int, len(rp.loss.Buckets))
-	for i := range rp.loss.Buckets {
-		at[rp.loss.Buckets[i].ID] = i
-	}
-	for _, l := range rp.s.o.InLake {
-		i, known := at[l.Bucket]
-		if known && l.End <= rp.loss.Buckets[i].End || l.End == 0 {
-			continue
-		}
-		if !known {
-			i = len(rp.loss.Buckets)
-			rp.loss.Buckets = append(rp.loss.Buckets, BucketLoss{})
-		}
-		rp.loss.Buckets[i] = BucketLoss{ID: l.Bucket, Table: l.Table.Path, End: l.Next(), InLake: &l}
-		rp.behind = append(rp.behind, l)
-	}
+// behindAlone is what is said when only the lake has more.
+func (rp *repair) behindAlone() *Loss {
+	at := rp.s.replayer.lsn
+	return &Loss{Shard: rp.s.o.ID, Cause: errBehind, Behind: true, From: at + 1, To: at, Applied: at}
 }
 
-// changes are those of the state; the logs change here.
+// settleBucket says how a bucket goes on of which the lake has l, if it has any.
+func (rp *repair) settleBucket(ctx context.Context, b *bucketState, l InLake) (BucketLoss, error) {
+	end, state := b.log.View().End, b.done.Next
+	out := BucketLoss{ID: b.id, Table: b.of.newest().Path, End: end}
+	if b.of.newest().Keyed() {
+		switch {
+		case l.End > max(end, state):
+			out = rp.goesBehind(l.onward(state))
+		case state > end:
+			out.End, out.Begins = state, true
+			rp.anew = append(rp.anew, b)
+		}
+		return out, nil
+	}
+	if l.End > end {
+		out = rp.goesBehind(l.onward(state))
+	}
+	if state <= out.End {
+		return out, nil
+	}
+	out.Lost = int64(state - out.End)
+	return out, rp.setBack(ctx, b, out.End)
+}
+
+// goesBehind makes a bucket go on where the lake lets it.
+func (rp *repair) goesBehind(l Onward) BucketLoss {
+	rp.behind = append(rp.behind, l)
+	return BucketLoss{ID: l.Bucket, Table: l.Table.Path, End: l.Next, InLake: &l}
+}
+
+// changes are those of the state, and make logs begin anew.
 func (rp *repair) changes() ([]func(*kv.Batch) error, error) {
+	for _, b := range rp.anew {
+		if err := rp.s.beginAnew(b, b.done.Next); err != nil {
+			return nil, err
+		}
+	}
 	more, err := rp.s.goOn(rp.behind)
 	return append(rp.batch, more...), err
 }
@@ -307,14 +337,6 @@ func SyncTree(fs vfs.FS, dir string) error {
 // publish changes the state and publishes a manifest of the log's next incarnation.
 func (rp *repair) publish(ctx context.Context) (wal.Tail, error) {
 	s := rp.s
-	reason := errs.New(errs.OffsetOutOfRange, "the log begins anew")
-	for _, b := range rp.anew {
-		s.tailBytes.Add(-b.log.View().TailBytes())
-		if err := b.log.Close(reason); err != nil {
-			return wal.Tail{}, err
-		}
-		b.log = bucket.New(b.id, b.done.Next, s.bucketOptions(b.id))
-	}
 	id, err := drawLogID()
 	if err != nil {
 		return wal.Tail{}, err
