@@ -69,7 +69,7 @@ func (c *walRepairCmd) Run(ctx context.Context, k *kong.Context, a *app) error {
 			table := printable(b.Table.String())
 			switch {
 			case b.InLake != nil:
-				p("  bucket %s of %s: %s\n", b.ID, table, behindLake(b.InLake))
+				p("  bucket %s of %s: %s\n", b.ID, table, behindLake(b.InLake.Table.Keyed(), b.End))
 				if b.Lost > 0 {
 					p("    %d rows behind that are lost\n", b.Lost)
 				}

@@ -9,9 +9,9 @@ import (
 
 	"github.com/alecthomas/kong"
 
+	millrace "github.com/millrace/millrace"
 	"github.com/millrace/millrace/errs"
 	"github.com/millrace/millrace/server"
-	"github.com/millrace/millrace/storage/shard"
 )
 
 // restoreCmd brings back what an object store holds.
@@ -44,11 +44,11 @@ until they expire; copy the table's folder first if it is of use. So the lake is
 }
 
 // behindLake says how a bucket goes on of which the lake has more than came back.
-func behindLake(b *shard.Onward) string {
-	if b.Table.Keyed() {
-		return fmt.Sprintf("the lake has changes that did not come back; its changelog begins anew at offset %d, and the lake is written anew from the rows that did", b.Next)
+func behindLake(keyed bool, next millrace.Offset) string {
+	if keyed {
+		return fmt.Sprintf("the lake has changes that did not come back; its changelog begins anew at offset %d, and the lake is written anew from the rows that did", next)
 	}
-	return fmt.Sprintf("the lake has all rows up to offset %d, where its log goes on", b.Next)
+	return fmt.Sprintf("the lake has all rows up to offset %d, where its log goes on", next)
 }
 
 // Run implements the command.
@@ -88,7 +88,7 @@ func (c *restoreCmd) Run(ctx context.Context, k *kong.Context, a *app) error {
 	}
 	for _, at := range r.Points {
 		for _, b := range at.Behind {
-			p("bucket %s of %s: %s\n", b.Bucket, printable(b.Table.Path.String()), behindLake(&b))
+			p("bucket %s of %s: %s\n", b.Bucket, printable(b.Table.Path.String()), behindLake(b.Table.Keyed(), b.Next))
 		}
 	}
 	if s.NATSURL != "" {
