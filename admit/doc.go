@@ -14,7 +14,9 @@
 //
 // Invariants:
 //
-//	M1  What is held is never more than the room.
+//	M1  What is held is never more than the room. What is in memory already and must not be
+//	    lost asks by Fit, and is done with also when there is no room for it: a reader's chunk
+//	    takes more than is held for it then, one chunk of each reader at most.
 //	M2  Nobody waits for ever. Who holds nothing may take half of the room, who holds something
 //	    three quarters, and one of these alone the last quarter: so when all wait for each
 //	    other, one goes on to his end, and then the next.

@@ -85,11 +85,37 @@ func (h *Hold) Set(ctx context.Context, bytes int64, patience time.Duration) err
 			h.since = h.room.now()
 		}
 		return h.take(ctx, bytes-h.taken, patience)
+	default:
+		h.Less(bytes)
+	}
+	return nil
+}
+
+// Fit is Set for what is in memory already, and has to be done with all the same: where there
+// is no room for more, what is taken stays.
+func (h *Hold) Fit(ctx context.Context, bytes int64, patience time.Duration) {
+	if bytes = min(bytes, h.room.limit); bytes <= h.taken {
+		h.Less(bytes)
+		return
+	}
+	holding := h
+	if h.taken == 0 {
+		holding, h.since = nil, h.room.now()
+	}
+	if hint, err := h.room.ask(ctx, bytes-h.taken, holding, patience); hint == 0 && err == nil {
+		h.taken = bytes
+	}
+}
+
+// Less gives back what is taken beyond so many bytes.
+func (h *Hold) Less(bytes int64) {
+	switch {
+	case bytes == 0:
+		h.Done()
 	case bytes < h.taken:
 		h.room.done(h.taken-bytes, nil)
 		h.taken = bytes
 	}
-	return nil
 }
 
 // Slow refuses a client that has held something for slowHold while others wait.

@@ -125,6 +125,16 @@ func (r *Room) Take(ctx context.Context, bytes int64, patience time.Duration) er
 // take is Take for a hold, which is nil when it has taken nothing: what it has is not given
 // back before the bytes are there.
 func (r *Room) take(ctx context.Context, bytes int64, hold *Hold, patience time.Duration) error {
+	hint, err := r.ask(ctx, bytes, hold, patience)
+	if err != nil || hint == 0 {
+		return err
+	}
+	r.refused.WithLabelValues("full").Inc()
+	return &errs.Error{Code: errs.Overloaded, RetryAfter: hint, Message: r.of.full()}
+}
+
+// ask takes bytes, or says in how many seconds there may be room for them.
+func (r *Room) ask(ctx context.Context, bytes int64, hold *Hold, patience time.Duration) (hint int, err error) {
 	class := 0
 	if hold != nil {
 		class = 1
@@ -134,7 +144,7 @@ func (r *Room) take(ctx context.Context, bytes int64, hold *Hold, patience time.
 	if turn && r.fits(bytes, hold) {
 		r.give(bytes, hold)
 		r.mu.Unlock()
-		return nil
+		return 0, nil
 	}
 	w := &waiter{hold: hold, bytes: bytes, ready: make(chan struct{})}
 	r.waiting[class] = append(r.waiting[class], w)
@@ -142,7 +152,6 @@ func (r *Room) take(ctx context.Context, bytes int64, hold *Hold, patience time.
 	began := r.now()
 	timer := time.NewTimer(patience)
 	defer timer.Stop()
-	var err error
 	select {
 	case <-w.ready:
 	case <-timer.C:
@@ -154,16 +163,12 @@ func (r *Room) take(ctx context.Context, bytes int64, hold *Hold, patience time.
 	defer r.mu.Unlock()
 	i := slices.Index(r.waiting[class], w)
 	if i < 0 { // it was its turn, maybe this moment
-		return nil
+		return 0, nil
 	}
-	hint := min(1+(len(r.waiting[0])+len(r.waiting[1]))/64, maxHint)
+	hint = min(1+(len(r.waiting[0])+len(r.waiting[1]))/64, maxHint)
 	r.waiting[class] = slices.Delete(r.waiting[class], i, i+1)
 	r.next() // what waits behind it may be smaller
-	if err != nil {
-		return err
-	}
-	r.refused.WithLabelValues("full").Inc()
-	return &errs.Error{Code: errs.Overloaded, RetryAfter: hint, Message: r.of.full()}
+	return hint, err
 }
 
 // next lets in those whose turn it is: of those who hold something all that fit, which is

@@ -116,7 +116,9 @@ func (h *Handler) poll(w http.ResponseWriter, r *http.Request, rd *router.Reader
 			c.Release()
 		}
 		if err == nil {
-			err = rd.Keep(r.Context(), int64(cap(out)))
+			if err = rd.Keep(ctx, int64(cap(out))); ctx.Err() != nil {
+				err = nil // it is next that says how it ends
+			}
 		}
 		if err != nil {
 			h.problem(w, r, err)

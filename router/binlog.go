@@ -125,7 +125,7 @@ func (c *Chunk) imageSource() (arrow.RecordBatch, []int32, error) {
 	if c.state == nil {
 		rec, err := c.batch.Payload.Record(memory.DefaultAllocator, c.rd.plan.schemas(c.rd.r), c.rd.plan.Data)
 		if err == nil {
-			rec, err = c.decoded(rec)
+			c.decoded(rec)
 		}
 		return rec, c.sel, err
 	}

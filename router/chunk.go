@@ -95,12 +95,10 @@ func (c *Chunk) Record() (arrow.RecordBatch, error) {
 	} else {
 		var err error
 		rec, err = c.batch.Payload.Record(memory.DefaultAllocator, c.rd.plan.schemas(c.rd.r), data)
-		if err == nil {
-			rec, err = c.decoded(rec)
-		}
 		if err != nil {
 			return nil, err
 		}
+		c.decoded(rec)
 		if c.sel != nil {
 			taken := row.Take(memory.DefaultAllocator, rec, c.sel)
 			rec.Release()

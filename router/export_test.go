@@ -56,3 +56,11 @@ func (k *Keeper) DropWithin(d time.Duration) { k.dropTime = d }
 
 // DropWaits bounds what DROP PARTITION waits for the lake.
 func (r *Router) DropWaits(d time.Duration) { r.dropWait = d }
+
+// Patient sets how long reads wait for room.
+func (r *Router) Patient(first, later time.Duration) {
+	r.firstPatience, r.laterPatience = first, later
+	if o, ok := behind.Load(r); ok {
+		o.(*Router).Patient(first, later)
+	}
+}

@@ -33,6 +33,7 @@ type farStream struct {
 	peeked *farFrame // taken from the channel, and not for its turn yet
 	ended  bool      // nothing comes any more
 	idle   bool      // its owner had nothing more when it was heard of last
+	begun  bool      // rows were given; the goroutine's own
 	stats  Stats     // as counted
 	base   Stats     // of connections before; the goroutine's own
 }
@@ -51,7 +52,7 @@ func (rd *Reader) openFar(id millrace.ShardID) {
 		old.end()
 	}
 	ctx, cancel := context.WithCancel(rd.plan.asked.In(context.Background()))
-	s := &farStream{rd: rd, id: id, frames: make(chan farFrame, 1), end: cancel}
+	s := &farStream{rd: rd, id: id, frames: make(chan farFrame, 1), end: cancel, begun: rd.midst()}
 	plan := *rd.plan
 	plan.Parts, plan.snaps, plan.Limit = nil, nil, rd.left
 	for _, pr := range rd.parts {
@@ -172,7 +173,7 @@ func (s *farStream) read(ctx context.Context, rem Remote, p *Plan, index []int) 
 		s.push(ctx, farFrame{f: &Frame{End: true, More: len(at) > 0, Stats: s.base}})
 		return true, nil
 	}
-	form, err := s.rd.r.farForm(&asked, s.rd.background)
+	form, err := s.rd.r.farForm(&asked, s.rd.background, s.begun)
 	if err != nil {
 		return false, err
 	}
@@ -198,6 +199,7 @@ func (s *farStream) read(ctx context.Context, rem Remote, p *Plan, index []int) 
 		}
 		f.Stats = base.plus(&f.Stats)
 		s.base = f.Stats
+		s.begun = s.begun || f.Rows > 0
 		if !f.End && !f.Idle {
 			f.Part = at[f.Part]
 			p.Parts[f.Part].enter(&f.Place)

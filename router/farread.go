@@ -17,11 +17,12 @@ type farForm struct {
 	Plan       *planForm
 	Count      int // parts
 	Background bool
+	Begun      bool // rows were given: it waits longer for memory than one that begins
 }
 
 // farForm is the form of a plan.
-func (r *Router) farForm(p *Plan, background bool) ([]byte, error) {
-	b, err := json.Marshal(farForm{Plan: p.form(false, time.Time{}), Count: len(p.Parts), Background: background})
+func (r *Router) farForm(p *Plan, background, begun bool) ([]byte, error) {
+	b, err := json.Marshal(farForm{Plan: p.form(false, time.Time{}), Count: len(p.Parts), Background: background, Begun: begun})
 	if err != nil {
 		return nil, errs.Wrap(errs.Internal, "router: a plan does not encode", err)
 	}
@@ -29,19 +30,18 @@ func (r *Router) farForm(p *Plan, background bool) ([]byte, error) {
 }
 
 // openForm is the plan of a form, for a shard that is here.
-func (r *Router) openForm(ctx context.Context, id millrace.ShardID, form []byte) (p *Plan, background bool, err error) {
-	var f farForm
+func (r *Router) openForm(ctx context.Context, id millrace.ShardID, form []byte) (p *Plan, f farForm, err error) {
 	b, err := unpack(form)
 	if err != nil || json.Unmarshal(b, &f) != nil || f.Plan == nil || f.Plan.Version < planFormVersion || f.Plan.Version > lakePlanFormVersion {
-		return nil, false, errs.New(errs.Internal, "a plan of another process does not read")
+		return nil, f, errs.New(errs.Internal, "a plan of another process does not read")
 	}
 	if p, err = r.planOf(ctx, f.Plan, true); err != nil {
-		return nil, false, err
+		return nil, f, err
 	}
 	if len(p.Parts) != f.Count || slices.ContainsFunc(p.Parts, func(part Part) bool { return part.Shard != id || part.LakeOnly }) {
-		return nil, false, errs.New(errs.Internal, "shard %d is asked for what another one has", id)
+		return nil, f, errs.New(errs.Internal, "shard %d is asked for what another one has", id)
 	}
-	return p, f.Background, nil
+	return p, f, nil
 }
 
 // FarRead is a read of parts of a shard that is here, for another process.
@@ -49,7 +49,6 @@ type FarRead struct {
 	rd   *Reader
 	told []Place
 	out  []*Frame // made and not given
-	last *Chunk   // of which they are
 	end  bool
 	idle bool // there was nothing when it looked last
 
@@ -59,7 +58,7 @@ type FarRead struct {
 
 // OpenFarRead opens what Reader asks the owner of a shard for.
 func (r *Router) OpenFarRead(ctx context.Context, id millrace.ShardID, form []byte) (*FarRead, error) {
-	p, background, err := r.openForm(ctx, id, form)
+	p, asked, err := r.openForm(ctx, id, form)
 	if err != nil {
 		return nil, err
 	}
@@ -69,7 +68,7 @@ func (r *Router) OpenFarRead(ctx context.Context, id millrace.ShardID, form []by
 		return nil, err
 	}
 	rd := r.Open(p)
-	rd.background = background
+	rd.background, rd.begun = asked.Background, asked.Begun
 	f := &FarRead{rd: rd, shard: id, held: held, told: make([]Place, len(rd.parts))}
 	for i, pr := range rd.parts {
 		f.told[i] = placeOf(pr)
@@ -114,23 +113,12 @@ func (f *FarRead) Touch() {
 }
 
 // Close ends the read.
-func (f *FarRead) Close() error {
-	f.release()
-	return f.rd.Close()
-}
-
-func (f *FarRead) release() {
-	if f.last != nil {
-		f.last.Release()
-		f.last = nil
-	}
-}
+func (f *FarRead) Close() error { return f.rd.Close() }
 
 // Next is the next frame; nil and no error when there is none for a while. After the one
 // that is the end nothing comes.
 func (f *FarRead) Next(ctx context.Context) (*Frame, error) {
 	for len(f.out) == 0 {
-		f.release()
 		wait := time.Duration(0)
 		if f.idle {
 			wait = farIdle
@@ -140,8 +128,12 @@ func (f *FarRead) Next(ctx context.Context) (*Frame, error) {
 		f.idle = err == nil && c == nil
 		switch {
 		case err == nil && c != nil:
-			f.last = c
-			if err = f.give(c); err != nil {
+			// The room of the chunk is not kept until its frames are sent: that waits for who
+			// reads them, who may wait for room of the same process. There are never more of
+			// them than of one chunk for each read of another process.
+			err = f.give(c)
+			c.Release()
+			if err != nil {
 				return nil, err
 			}
 		case err == nil:

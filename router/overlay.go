@@ -135,7 +135,10 @@ func (rd *Reader) overlays(ctx context.Context, pr *partReader) error {
 	if !pr.Overlay || pr.over != nil {
 		return nil
 	}
-	var err error
+	err := rd.enterRoom(ctx)
+	if err != nil {
+		return err
+	}
 	if pr.over, err = rd.overlayOf(ctx, pr); err != nil || pr.over != nil {
 		return err
 	}
@@ -175,6 +178,9 @@ func (rd *Reader) readTail(ctx context.Context, pr *partReader) (*Chunk, error) 
 	}
 	lg, v, err := rd.log(pr)
 	if err != nil {
+		return nil, err
+	}
+	if err := rd.enterRoom(ctx); err != nil {
 		return nil, err
 	}
 	b, err := rd.tailBatch(pr, lg, v, pr.over.lasts[next])

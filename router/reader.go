@@ -63,6 +63,7 @@ type Reader struct {
 	// what of that its caller keeps.
 	hold   *admit.Hold
 	kept   int64
+	begun  bool            // rows of it were given to another process before
 	asking context.Context //nolint:containedctx // the last that asked for a chunk
 }
 
@@ -139,6 +140,7 @@ func (rd *Reader) Stats() *Stats { return &rd.stats }
 func (rd *Reader) Next(ctx context.Context, wait time.Duration) (*Chunk, error) {
 	var timer, again <-chan time.Time
 	late := false // only owners elsewhere are waited for
+	rd.asking = ctx
 	for {
 		if err := ctx.Err(); err != nil {
 			return nil, err
@@ -158,21 +160,14 @@ func (rd *Reader) Next(ctx context.Context, wait time.Duration) (*Chunk, error) 
 		if err := rd.refresh(ctx); err != nil {
 			return nil, err
 		}
-		if err := rd.enterRoom(ctx); err != nil {
-			return nil, err
-		}
 		c, more, err := rd.look(ctx)
 		if err != nil && rd.recoverable(ctx) {
 			continue
 		}
-		if err == nil && c != nil {
-			if err = rd.fit(ctx, c); err != nil {
-				c.Release()
-				c = nil
-			}
-		}
 		if c == nil {
 			rd.leaveRoom()
+		} else {
+			rd.fit(ctx, c)
 		}
 		if c != nil || err != nil {
 			return c, err
@@ -246,6 +241,7 @@ func (rd *Reader) look(ctx context.Context) (c *Chunk, more bool, err error) {
 		pr := rd.parts[rd.turn]
 		c, more, err = rd.lookAt(ctx, pr)
 		if errs.Is(err, errs.NotOwner) && !rd.plan.fixed {
+			rd.leaveRoom() // to who can read something meanwhile
 			return nil, true, rd.moving.wait(ctx, pr.Shard)
 		}
 		if c != nil {
@@ -270,6 +266,7 @@ func (rd *Reader) look(ctx context.Context) (c *Chunk, more bool, err error) {
 // lookAt gives the next chunk of a part; neither that nor more, when there is none now.
 func (rd *Reader) lookAt(ctx context.Context, pr *partReader) (c *Chunk, more bool, err error) {
 	if rd.away(pr) {
+		rd.leaveRoom() // whose owner needs it, if it is the same process
 		return rd.readFar(ctx, pr)
 	}
 	if len(rd.far) > 0 && rd.plan.Follow && pr.history() && rd.before(pr) {
@@ -290,7 +287,7 @@ func (rd *Reader) lookAt(ctx context.Context, pr *partReader) (c *Chunk, more bo
 			return c, true, err
 		}
 	}
-	return rd.readLog(pr)
+	return rd.readLog(ctx, pr)
 }
 
 // give counts a chunk against the limit.

@@ -35,12 +35,18 @@ func (rd *Reader) readLake(ctx context.Context, pr *partReader) (*Chunk, error) 
 			pr.lake = false
 			return nil, nil
 		}
+		if err := rd.enterRoom(ctx); err != nil { // for what opening it reads
+			return nil, err
+		}
 		file, err := rd.plan.history.snap.Rows(ctx, &files[pr.File], rd.lakeRead(pr))
 		if err != nil {
 			return nil, err
 		}
 		pr.file = file
 		rd.stats.LakeFiles++
+	}
+	if err := rd.enterRoom(ctx); err != nil {
+		return nil, err
 	}
 	batch, positions, err := pr.file.Next()
 	rd.countFile(pr)

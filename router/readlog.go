@@ -1,6 +1,7 @@
 package router
 
 import (
+	"context"
 	"slices"
 
 	"github.com/apache/arrow-go/v18/arrow"
@@ -14,7 +15,7 @@ import (
 
 // readLog gives the next chunk of a part's log; moved says that the part went on
 // without giving one.
-func (rd *Reader) readLog(pr *partReader) (_ *Chunk, moved bool, err error) {
+func (rd *Reader) readLog(ctx context.Context, pr *partReader) (_ *Chunk, moved bool, err error) {
 	if pr.End != millrace.NoOffset && pr.Start >= pr.End {
 		return nil, false, nil
 	}
@@ -27,6 +28,9 @@ func (rd *Reader) readLog(pr *partReader) (_ *Chunk, moved bool, err error) {
 	}
 	if pr.Start >= v.End {
 		return nil, false, nil
+	}
+	if err := rd.enterRoom(ctx); err != nil {
+		return nil, false, err
 	}
 	b, err := rd.storedBatch(pr, lg, v, pr.Start)
 	if errs.Is(err, errs.OffsetOutOfRange) { // the log let go of it this moment

@@ -33,6 +33,9 @@ func (rd *Reader) readState(ctx context.Context, pr *partReader) (*Chunk, error)
 			return nil, err
 		}
 	}
+	if err := rd.enterRoom(ctx); err != nil {
+		return nil, err
+	}
 	group, err := rd.gather(pr)
 	if err != nil {
 		return nil, err

@@ -73,17 +73,23 @@ func serve() string {
 
 // newRouter is a router over shards, wherever they are said to be.
 func newRouter(o router.Options, shards []*shard.Shard) *router.Router {
+	return newRouterTo(testShards, o, shards)
+}
+
+// newRouterTo is a router over shards that are here ("") or elsewhere; both ends of it count
+// what is read in the room that they are given, as the fronts and owners of a process do.
+func newRouterTo(where string, o router.Options, shards []*shard.Shard) *router.Router {
 	var owners router.Owners = router.Local(shards)
-	if testShards == "moving" {
+	if where == "moving" {
 		owners = moving{router.Local(shards)}
 	}
 	o.Owners = owners
-	if testShards == "" {
+	if where == "" {
 		return router.New(o)
 	}
 	quiet := slog.New(slog.DiscardHandler)
 	back := o
-	back.Registerer, back.Logger, back.Room = prometheus.NewRegistry(), quiet, nil
+	back.Registerer, back.Logger, back.Quotas = prometheus.NewRegistry(), quiet, nil // it is the front that charges
 	owner := router.New(back)
 	number := fmt.Sprint(processes.next.Add(1))
 	s := shardrpc.NewServer(shardrpc.ServerOptions{

@@ -87,8 +87,11 @@ type Router struct {
 	overlayBytes int64
 	foreground   foreground
 	dropWait     time.Duration
-	fixed        bool          // no shard ever moves
-	letting      chan struct{} // snapshots that owners are being asked to let go of
+	// How long reads wait for room: before they have got to something, and after.
+	firstPatience, laterPatience time.Duration
+
+	fixed   bool          // no shard ever moves
+	letting chan struct{} // snapshots that owners are being asked to let go of
 }
 
 // New makes a router.
@@ -97,7 +100,7 @@ func New(o Options) *Router {
 		o.Owners = Local(nil)
 	}
 	_, fixed := o.Owners.(Local)
-	return &Router{o: o, fixed: fixed, metrics: newMetrics(o.Registerer), overlayBytes: overlayBytes, dropWait: dropWait, letting: make(chan struct{}, maxCalls)}
+	return &Router{o: o, fixed: fixed, metrics: newMetrics(o.Registerer), overlayBytes: overlayBytes, dropWait: dropWait, firstPatience: firstPatience, laterPatience: laterPatience, letting: make(chan struct{}, maxCalls)}
 }
 
 // Table finds a table by "database.table"; when the caller says which table id it

@@ -118,7 +118,12 @@ func (f *fixture) open() {
 	})
 	require.NoError(f.t, err)
 	require.NoError(f.t, f.w.Err())
-	f.r = newRouter(router.Options{Catalog: f.cat, Signer: plainSigner{}, Lake: f.lake, Access: f.access, Quotas: f.quotas, Room: f.room, Clock: realClock{}, Logger: slog.New(slog.DiscardHandler), Registerer: prometheus.NewRegistry()}, f.w.Shards())
+	f.r = newRouter(f.options(), f.w.Shards())
+}
+
+// options are those of a router of the fixture.
+func (f *fixture) options() router.Options {
+	return router.Options{Catalog: f.cat, Signer: plainSigner{}, Lake: f.lake, Access: f.access, Quotas: f.quotas, Room: f.room, Clock: realClock{}, Logger: slog.New(slog.DiscardHandler), Registerer: prometheus.NewRegistry()}
 }
 
 // crash drops everything that is not synced and opens again.
