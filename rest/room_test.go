@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"log/slog"
+	"math/rand/v2"
 	"strings"
 	"testing"
 	"time"
@@ -47,9 +48,12 @@ func TestPollWithoutRoom(t *testing.T) {
 	n.must("POST", "/v1/databases", `{"name":"d"}`)
 	n.must("POST", "/v1/databases/d/tables", `{"name":"t","columns":[{"name":"k","type":"BIGINT"},{"name":"v","type":"STRING"}]}`)
 	var body strings.Builder
-	text := strings.Repeat("some text, ", 2000)
+	rng, text := rand.New(rand.NewPCG(1, 2)), make([]byte, 20000) // which does not compress
 	const total = 400
 	for k := range total {
+		for i := range text {
+			text[i] = byte('0' + rng.IntN(43))
+		}
 		fmt.Fprintf(&body, `,{"k":%d,"v":"%s"}`, k, text)
 	}
 	n.must("POST", table+"/records", `{"rows":[`+body.String()[1:]+`]}`)

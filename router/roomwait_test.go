@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"io"
+	"math/rand/v2"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -11,6 +12,7 @@ import (
 	"time"
 
 	"github.com/apache/arrow-go/v18/arrow/array"
+	"github.com/apache/arrow-go/v18/arrow/memory"
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/stretchr/testify/require"
 
@@ -18,6 +20,7 @@ import (
 	"github.com/millrace/millrace/admit"
 	"github.com/millrace/millrace/errs"
 	"github.com/millrace/millrace/router"
+	"github.com/millrace/millrace/row"
 	"github.com/millrace/millrace/storage/shard"
 )
 
@@ -44,6 +47,23 @@ func (f *fixture) changelog(tbl *millrace.Table, from router.Position) *router.R
 	p, err := f.r.Plan(f.t.Context(), tbl.Path.String()+"$changelog", &router.ReadRequest{From: &from, Until: &never}, router.Scan)
 	require.NoError(f.t, err)
 	return f.r.Open(p)
+}
+
+// noise are rows whose texts are so long and do not compress.
+func noise(t *millrace.Table, n, long int) row.Rows {
+	b := array.NewRecordBuilder(memory.DefaultAllocator, row.ArrowSchema(t.Schema.Columns))
+	defer b.Release()
+	rng := rand.New(rand.NewPCG(1, 2))
+	text := make([]byte, long)
+	for i := range n {
+		for j := range text {
+			text[j] = byte(' ' + rng.IntN(95))
+		}
+		b.Field(0).(*array.Int64Builder).Append(int64(i))
+		b.Field(1).(*array.StringBuilder).Append(string(text))
+		b.Field(2).(*array.Int32Builder).Append(0)
+	}
+	return row.Rows{Record: b.NewRecordBatch(), Columns: t.Schema.Columns}
 }
 
 // fill makes a hold that has nothing take all the room that is left.
@@ -76,10 +96,11 @@ func TestNoRowIsSkippedForWantOfRoom(t *testing.T) {
 	for _, where := range []string{"", "remote"} {
 		t.Run("shards "+where, func(t *testing.T) {
 			f := newFixture(t)
-			f.withRoom(where, 6<<20)
+			f.withRoom(where, 5<<20)
 			tbl := f.table("u", false, 1)
-			f.write(tbl, router.Append, rows(tbl, 0, 400, strings.Repeat("some text, ", 2000)))
+			f.write(tbl, router.Append, noise(tbl, 400, 20000))
 			other := f.room.Hold()
+			require.NoError(t, other.Set(t.Context(), f.room.Limit(), 0)) // the last quarter is its own now
 			require.NoError(t, other.Set(t.Context(), 512<<10, 0))
 			rd := f.changelog(tbl, router.Position{Kind: router.Earliest})
 			var keys []int64
