@@ -136,6 +136,7 @@ func (f *FarRead) Next(ctx context.Context) (*Frame, error) {
 			if err != nil {
 				return nil, err
 			}
+			f.out[len(f.out)-1].Stats = f.rd.stats // with what the chunk cost, which its release counts
 		case err == nil:
 			f.moved(len(f.rd.parts))
 			if !was || len(f.out) > 0 {

@@ -23,6 +23,10 @@ func TestReadsTakeRoom(t *testing.T) {
 	f.room = admit.New(admit.Sent, 8<<20, time.Now, prometheus.NewRegistry())
 	f.crash()
 	keyed, log := f.table("t", true, 2), f.table("u", false, 2)
+	held := func(bytes int64) { // an owner elsewhere reads ahead, of the same room
+		t.Helper()
+		require.Eventually(t, func() bool { return f.room.Held() == bytes }, time.Minute, time.Millisecond)
+	}
 	for _, tbl := range []*millrace.Table{keyed, log} {
 		mode := router.Upsert
 		if !tbl.Keyed() {
@@ -46,18 +50,18 @@ func TestReadsTakeRoom(t *testing.T) {
 			rec, err := c.Record()
 			require.NoError(t, err)
 			require.GreaterOrEqual(t, f.room.Held(), int64(9*c.Rows), "the texts are that long")
-			require.Less(t, f.room.Held(), int64(1<<20))
+			require.True(t, testShards != "" || f.room.Held() < 1<<20)
 			n += int(rec.NumRows())
 			rec.Release()
 			c.Release()
-			require.Zero(t, f.room.Held())
+			held(0)
 			require.NoError(t, rd.Slow())
 		}
 		require.Equal(t, 5000, n)
 		require.NoError(t, rd.Keep(t.Context(), 1000))
-		require.Equal(t, int64(1000), f.room.Held())
+		held(1000)
 		require.NoError(t, rd.Close())
-		require.Zero(t, f.room.Held())
+		held(0)
 
 		other := f.room.Hold()
 		require.NoError(t, other.Set(t.Context(), f.room.Limit(), 0))
@@ -71,6 +75,6 @@ func TestReadsTakeRoom(t *testing.T) {
 		require.Positive(t, f.room.Held())
 		c.Release()
 		require.NoError(t, rd.Close())
-		require.Zero(t, f.room.Held())
+		held(0)
 	}
 }
