@@ -40,7 +40,7 @@ func TestServersFail(t *testing.T) {
 	defer cancel()
 	var wg sync.WaitGroup
 	run := func(opts stream.Options, h *history) {
-		o := &owner{log: open(t, streams(t, srv.URLs(), opts)), epochs: new(atomic.Uint64)}
+		o := &owner{log: open(t, streams(t, srv.URLs(), opts)), epochs: new(atomic.Uint64), pause: 100 * time.Millisecond}
 		wg.Go(func() {
 			if err := o.run(ctx, h, 3, 600_000); err != nil {
 				t.Error(err)

@@ -8,6 +8,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -139,6 +140,7 @@ func (h *history) check(t *testing.T, l *stream.Log) {
 // owner appends until it is told to stop; when it is fenced, or does not know, it
 // begins an epoch of its own again.
 type owner struct {
+	pause  time.Duration // between appends, so that a stream does not fill up
 	log    *stream.Log
 	epoch  millrace.Epoch
 	epochs *atomic.Uint64
@@ -174,6 +176,12 @@ func (o *owner) run(ctx context.Context, h *history, n, size int) error {
 			_ = o.takeOver(ctx)
 		default:
 			return fmt.Errorf("epoch %d: %w", o.epoch, err)
+		}
+		if o.pause > 0 {
+			select {
+			case <-time.After(o.pause):
+			case <-ctx.Done():
+			}
 		}
 	}
 	return nil
