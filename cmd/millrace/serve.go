@@ -19,7 +19,7 @@ type serverSettings struct {
 }
 
 // notSettings are flags of commands that take settings, and are none.
-var notSettings = map[string]bool{"config": true, "from": true, "accept-loss": true, "format": true, "token-file": true}
+var notSettings = map[string]bool{"config": true, "from": true, "accept-loss": true, "skip-lake": true, "format": true, "token-file": true}
 
 // load puts the settings together: flags, then the environment, then the file.
 func (c *serverSettings) load(k *kong.Context, a *app) (*server.Settings, server.Origins, error) {

@@ -16,6 +16,11 @@ import (
 	"github.com/millrace/millrace/storage/wal"
 )
 
+// unknown is a table that only the lake knows.
+func (w *world) unknown() *storagetest.Modelled {
+	return &storagetest.Modelled{Table: storagetest.NewTable(9, 2, w.Opts.Shards, 0, storagetest.LogColumns...), Buckets: []*storagetest.Bucket{storagetest.NewBucket(), storagetest.NewBucket()}}
+}
+
 // inLake is what the lake of a test has: more than the logs of all even buckets, less than those of the others, and some
 // of a table that no checkpoint knows.
 func (w *world) inLake(unknown *storagetest.Modelled) (map[millrace.ShardID][]shard.InLake, map[millrace.BucketID]millrace.Offset) {
@@ -80,7 +85,7 @@ func TestGoesOnBehindLake(t *testing.T) {
 		t.Run(how, func(t *testing.T) {
 			w := newWorld(t, 5)
 			calm(w)
-			unknown := storagetest.NewTable(9, 2, w.Opts.Shards, 0, storagetest.LogColumns...)
+			m := w.unknown()
 			w.MustOpen()
 			if how == "rebuild of nothing" {
 				w.Tables = nil
@@ -91,10 +96,6 @@ func TestGoesOnBehindLake(t *testing.T) {
 				w.publish()
 			}
 			w.crash()
-			m := &storagetest.Modelled{Table: unknown}
-			for range unknown.Shards {
-				m.Buckets = append(m.Buckets, storagetest.NewBucket())
-			}
 			in, next := w.inLake(m)
 			require.NoError(t, w.FS.RemoveAll(walDir))
 			w.loseShards()
@@ -145,7 +146,7 @@ func TestRepairOfFilesHere(t *testing.T) {
 		require.NoError(t, s.Checkpoint(t.Context()))
 	}
 	w.crash()
-	unknown := &storagetest.Modelled{Table: storagetest.NewTable(9, 2, w.Opts.Shards, 0, storagetest.LogColumns...), Buckets: []*storagetest.Bucket{storagetest.NewBucket(), storagetest.NewBucket()}}
+	unknown := w.unknown()
 	in, next := w.inLake(unknown)
 	require.NoError(t, w.FS.RemoveAll(walDir))
 	begin := map[millrace.ShardID]wal.Tail{}
@@ -180,7 +181,7 @@ func TestReclaimBehindLake(t *testing.T) {
 	w.write(100)
 	w.crash()
 	w.loseShards()
-	unknown := &storagetest.Modelled{Table: storagetest.NewTable(9, 2, w.Opts.Shards, 0, storagetest.LogColumns...), Buckets: []*storagetest.Bucket{storagetest.NewBucket(), storagetest.NewBucket()}}
+	unknown := w.unknown()
 	in, next := w.inLake(unknown)
 	f := w.openLog(nil)
 	log, err := f.Shard(0)
